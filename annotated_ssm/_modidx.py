@@ -15,4 +15,9 @@ d = { 'settings': { 'branch': 'main',
                                       'annotated_ssm.checks.grade': ('checks.html#grade', 'annotated_ssm/checks.py'),
                                       'annotated_ssm.checks.largest_difference': ( 'checks.html#largest_difference',
                                                                                    'annotated_ssm/checks.py'),
-                                      'annotated_ssm.checks.raises': ('checks.html#raises', 'annotated_ssm/checks.py')}}}
+                                      'annotated_ssm.checks.raises': ('checks.html#raises', 'annotated_ssm/checks.py')},
+            'annotated_ssm.plotting': { 'annotated_ssm.plotting.figure': ('notation.html#figure', 'annotated_ssm/plotting.py'),
+                                        'annotated_ssm.plotting.heatmap': ('notation.html#heatmap', 'annotated_ssm/plotting.py'),
+                                        'annotated_ssm.plotting.label_line': ('notation.html#label_line', 'annotated_ssm/plotting.py'),
+                                        'annotated_ssm.plotting.states': ('notation.html#states', 'annotated_ssm/plotting.py'),
+                                        'annotated_ssm.plotting.use_style': ('notation.html#use_style', 'annotated_ssm/plotting.py')}}}
