@@ -193,12 +193,12 @@ def test_shapes_are_checked_while_the_tests_run():
 
 @each_notebook
 def test_first_cells(path):
-    first = [source for source, _ in cells(path)]
+    first = [source for source, _ in cells(path)][:3]
     if first[0].startswith("#| default_exp"):
         assert re.fullmatch(r"#\| default_exp \w+", first.pop(0))
-    assert first[0] == COLAB_CELL.format(git_url=settings()["git_url"])
+    assert COLAB_CELL.format(git_url=settings()["git_url"]) in first[:2]
     title = cells(path, "markdown")[0][0]
-    assert first[1] == title and title.startswith("# ")
+    assert title in first[:2] and title.startswith("# ")
     number = chapter(path)
     if number and number.isdigit():
         assert re.match(rf"# {number}\. \S.*\n\n> \S", title)
@@ -257,9 +257,9 @@ def _numbered():
             else:
                 label = directives(source).get("label")
                 if label:
-                    found = re.fullmatch(r"fig-([\w-]+)\.(\d+)", label)
+                    found = re.fullmatch(r"fig-(\w+)\.(\d+)|fig-(headline)", label)
                     assert found, f"{path.name}: label {label}"
-                    yield "fig", found[1], int(found[2]), path
+                    yield "fig", found[3] or found[1], int(found[2] or 1), path
 
 
 @pytest.mark.parametrize("kind", ["eq", "fig", "ex", "sec"])
