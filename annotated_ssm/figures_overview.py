@@ -11,7 +11,7 @@ import numpy as np
 
 from .plotting import PAGE_WIDTH, PALETTE, states
 
-# %% ../nbs/00f_figures.ipynb #dc975ad0
+# %% ../nbs/00f_figures.ipynb #f81a7d9f
 def memory(image, trajectory, recalled, errors):
     """An image goes in pixel by pixel; it is read back from the last state.
 
@@ -44,5 +44,7 @@ def memory(image, trajectory, recalled, errors):
         ax.set_title(f"from {size}\nnumbers" if column == 2 else f"{size}\n")
         ax.set_xlabel(f"error {errors[size]:.0%}", color=PALETTE["error"])
         ax.set(xticks=[], yticks=[])
+        ax.spines[:].set_visible(True)
     picture.set(xticks=[], yticks=[])
+    picture.spines[:].set_visible(True)
     return fig
