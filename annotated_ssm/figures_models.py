@@ -54,21 +54,22 @@ def real_parts(paths, goal, change):
     ax.set(xlabel="training step", ylabel=r"$\mathrm{Re}\,\lambda$")
     return fig
 
-# %% ../nbs/11f_figures.ipynb #da224319
-def three_ways(outputs, borders, tol):
+# %% ../nbs/11f_figures.ipynb #5138bd8e
+def three_ways(outputs, borders):
     """The outputs of several routes, and their differences from the first.
 
     Args:
         outputs: {name: (L,)}; the first is the reference.
         borders: where a new chunk begins.
-        tol: the tolerance that the differences keep to.
 
     Returns:
-        The figure: traces above, differences below.
+        The figure: traces above; below, differences in units of float32's
+        rounding unit of the largest output.
     """
     fig, (top, low) = figure(2, 1, height=1.7, sharex=True)
     names = list(outputs)
     reference = np.asarray(outputs[names[0]], np.float64)
+    unit = np.finfo(np.float32).eps * np.abs(reference).max()
     styles = [dict(color=PALETTE["truth"], linewidth=3.5, alpha=0.25),
               dict(color=PALETTE["s5"]),
               dict(color=PALETTE["reconstruction"], linestyle="--")]
@@ -76,22 +77,32 @@ def three_ways(outputs, borders, tol):
         y = np.asarray(outputs[name], np.float64)
         top.plot(y, label=name, **style)
         if name != names[0]:
-            low.plot(y - reference, label=f"{name} − {names[0]}", **style)
+            low.plot((y - reference) / unit, label=f"{name} − {names[0]}", **style)
     for ax in (top, low):
         for border in borders:
             ax.axvline(border, color=PALETTE["grid"], zorder=0)
         ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     top.set(ylabel="$y$")
-    low.set(xlabel="sample", ylabel="difference", ylim=(-tol, tol))
+    low.set(xlabel="sample", ylabel="difference / ε")
     return fig
 
-# %% ../nbs/11f_figures.ipynb #ff4f12c5
+# %% ../nbs/11f_figures.ipynb #2d3f49ab
 KINDS = {"time": PALETTE["s5"], "features": PALETTE["s4"],
          "both": PALETTE["muted"], "none": PALETTE["grid"]}
 
 
 def boxes(ax, x, y, labels, kinds, width=1.0, height=0.62, gap=0.38):
-    """Boxes from left to right with arrows between; returns their centres."""
+    """Boxes from left to right with arrows between.
+
+    Args:
+        ax: where to draw.
+        x, y: centre of the first box.
+        labels, kinds: of each box.
+        width, height, gap: of a box, and between two.
+
+    Returns:
+        The centres along x.
+    """
     centres = [x + i * (width + gap) for i in range(len(labels))]
     for c, label, kind in zip(centres, labels, kinds):
         ax.add_patch(FancyBboxPatch(
@@ -118,21 +129,22 @@ def block_diagram(model, block, skip):
     Returns:
         The figure.
     """
-    fig, ax = figure(height=2.7)
+    fig, ax = figure(height=2.4)
     top = boxes(ax, 1.0, 2.3, *zip(*model))
     low = boxes(ax, 0.5, 0.75, *zip(*block))
     a, b = low[skip[0]], low[skip[1]]
-    arrow = dict(arrowstyle="-|>", color=PALETTE["reconstruction"],
-                 connectionstyle="bar,fraction=-0.09", linewidth=1.3)
-    ax.annotate("", (b, 0.43), (a, 0.43), arrowprops=arrow)
-    ax.text((a + b) / 2, -0.2, "residual", ha="center", va="center",
-            color=PALETTE["reconstruction"], fontsize=8,
+    colour = PALETTE["reconstruction"]
+    ax.plot([a, a, b], [0.44, 0.05, 0.05], color=colour, linewidth=1.3)
+    ax.annotate("", (b, 0.44), (b, 0.03), arrowprops=dict(
+        arrowstyle="-|>", color=colour, linewidth=1.3, shrinkA=0, shrinkB=0))
+    ax.text((a + b) / 2, 0.05, "residual", ha="center", va="center",
+            color=colour, fontsize=8,
             bbox=dict(facecolor="white", edgecolor="none", pad=1.5))
     opened = [c for c, (label, _) in zip(top, model) if label == "block"][0]
     for edge, end in ((-0.5, low[0] - 0.5), (0.5, low[-1] + 0.5)):
         ax.plot([opened + edge, end], [1.97, 1.15], color=PALETTE["grid"],
                 linewidth=1, zorder=0)
-    ax.set(xlim=(-0.1, low[-1] + 0.6), ylim=(-0.35, 2.75))
+    ax.set(xlim=(-0.1, low[-1] + 0.6), ylim=(-0.15, 2.75))
     ax.axis("off")
     return fig
 
@@ -173,7 +185,7 @@ def dropout_masks(masks):
     axes[0].set(ylabel="feature")
     return fig
 
-# %% ../nbs/11f_figures.ipynb #a5328a62
+# %% ../nbs/11f_figures.ipynb #88c199f7
 def statistics(padding, unmasked, masked, truth):
     """Estimates of a feature's standard deviation against the padding.
 
@@ -190,7 +202,7 @@ def statistics(padding, unmasked, masked, truth):
     for name, value, colour in (("without mask", unmasked, PALETTE["error"]),
                                 ("with mask", masked, PALETTE["good"])):
         line, = ax.plot(padding, value, "o-", markersize=3, color=colour)
-        label_line(ax, line, name)
+        label_line(ax, line, name, dy=6)
     ax.set(xlabel="fraction of padding", ylabel="standard deviation", ylim=(0, None))
     return fig
 
@@ -244,7 +256,7 @@ def walk_through(image, sequence, hidden, pooled, scores):
     axes[2].set(xlabel="sample")
     return fig
 
-# %% ../nbs/11f_figures.ipynb #2af72f71
+# %% ../nbs/11f_figures.ipynb #fe7fafd5
 def running_scores(streamed, final):
     """Class scores after each sample, and those of the whole sequence.
 
@@ -262,7 +274,8 @@ def running_scores(streamed, final):
         colour = PALETTE["s5"] if c == np.argmax(final) else PALETTE["muted"]
         ax.plot(np.arange(1, L + 1), streamed[:, c], color=colour, linewidth=1)
         ax.plot(L, final[c], "o", color=colour, markersize=4)
-        ax.annotate(str(c), (L, final[c]), (6, 0), color=colour, fontsize=7,
-                    textcoords="offset points", va="center")
+    best = int(np.argmax(final))
+    ax.annotate(f"class {best}", (L, final[best]), (6, 0), va="center",
+                color=PALETTE["s5"], textcoords="offset points")
     ax.set(xlabel="samples read", ylabel="score")
     return fig

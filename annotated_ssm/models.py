@@ -16,14 +16,23 @@ from annotated_ssm.layers import (
     ArrayLike, Mask, Number, Steps, StepSize, check_input,
 )
 
-# %% ../nbs/12_models.ipynb #c85c272e
+# %% ../nbs/12_models.ipynb #9ea50a2c
 GLU_VARIANTS = ("none", "half", "full")
 NORMS = ("batch", "layer")
 POOLS = ("mean", "last")
 
 
 def check_choice(name, value, choices):
-    """Refuse an option that isn't one of the choices, by name."""
+    """Refuse an option that isn't one of the choices, by name.
+
+    Args:
+        name: of the option.
+        value: what was asked for.
+        choices: what there is.
+
+    Raises:
+        ValueError: the value is none of them.
+    """
     if value not in choices:
         raise ValueError(f"{name} is {value!r}, one of "
                          f"{', '.join(map(repr, choices))} is needed")
@@ -167,13 +176,21 @@ class SequenceBlock(nnx.Module):
         x = x + self.glu(y, deterministic=True)
         return x if self.prenorm else self.norm(x, running=True), state
 
-# %% ../nbs/12_models.ipynb #2e276b90
+# %% ../nbs/12_models.ipynb #39bb2cf0
 # Flax 0.12 wants submodules in an nnx.List, 0.11 has plain lists only.
 ModuleList = getattr(nnx, "List", list)
 
 
 def check_states(states, blocks):
-    """Refuse a tuple of states that isn't one a block."""
+    """Refuse a tuple of states that isn't one a block.
+
+    Args:
+        states: one state a block.
+        blocks: the blocks.
+
+    Raises:
+        ValueError: their numbers differ.
+    """
     if len(states) != len(blocks):
         raise ValueError(f"states has {len(states)} entries, one for each of "
                          f"the {len(blocks)} blocks is needed")
