@@ -40,7 +40,7 @@ lock=requirements-lock-$version.txt
 environment="$version $PWD $(cat "$lock" | cksum)"
 package="$environment $(cat settings.ini pyproject.toml hatch_build.py | cksum)"
 
-pip() { .venv/bin/python -m pip --disable-pip-version-check --quiet "$@"; }
+pip() { .venv/bin/python -m pip --disable-pip-version-check -qq "$@"; }
 
 if [ "$(cat .venv/environment 2>/dev/null)" != "$environment" ] ||
     [ "$(supported .venv/bin/python)" != "$version" ]; then
@@ -55,6 +55,5 @@ if [ "$(cat .venv/environment 2>/dev/null)" != "$environment" ] ||
 fi
 if [ "$(cat .venv/package 2>/dev/null)" != "$package" ]; then
     pip install --no-deps --no-build-isolation --editable .
-    pip check
     printf '%s' "$package" > .venv/package
 fi

@@ -30,6 +30,12 @@ def _from_root(match, nbs):
     return match[1] + (target[3:] if target.startswith("../") else f"{nbs}/{target}")
 
 
+def _on_white(svg):
+    """A drawing with a ground of its own: a dark page would swallow its ink."""
+    return re.sub(r"(<svg\b[^>]*>)", r'\1<rect width="100%" height="100%" fill="white"/>',
+                  svg, count=1)
+
+
 def _output(output, name, alt, figures):
     """Markdown of one output; an SVG goes to figures under its file name."""
     data = output.get("data", {})
@@ -37,7 +43,7 @@ def _output(output, name, alt, figures):
         return f"```text\n{_text(output['text']).rstrip()}\n```"
     if "image/svg+xml" in data:
         svg = f"{name}.svg"
-        figures[svg] = _text(data["image/svg+xml"]).rstrip() + "\n"
+        figures[svg] = _on_white(_text(data["image/svg+xml"]).rstrip() + "\n")
         return f"![{alt}](docs/_static/{svg})"
     if "text/markdown" in data:
         return _text(data["text/markdown"]).strip()
