@@ -6,14 +6,12 @@
 __all__ = ['ArrayLike', 'pack', 'pack_row', 'unpack_row', 'pack_diagonal', 'deviation', 'power_deviation', 'doubling_kernel',
            'block_length', 'krylov_kernel']
 
-# %% ../nbs/05b_kernels_time.ipynb #81b8993c
-from functools import partial
-
+# %% ../nbs/05b_kernels_time.ipynb #1f82b8ab
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Complex, Float, Inexact
+from jaxtyping import Float, Inexact
 
 from .nplr import Discrete
 

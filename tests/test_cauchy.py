@@ -89,8 +89,9 @@ def test_gradients(method):
         for j, g in enumerate(gradient):
             gaps, sizes = [], []
             for h in range(4):
-                given = [Λ, P, B, C[h], np.float64(dt)]
-                at = np.asarray(g[i, h])
+                given = [a.astype(complex) for a in (Λ, P, B, C[h])]
+                given.append(float(dt))
+                at = np.asarray(g[i, h], complex)
                 direction = at.conj() / np.abs(at).max()   # JAX conjugates
                 direction = direction.real if j == 4 else direction
                 want = slopes(direction, given, j, weights)
