@@ -11,7 +11,7 @@ import numpy as np
 from .plotting import (
     PALETTE, figure, heatmap, label_line, states)
 
-# %% ../nbs/01f_figures.ipynb #4f35a9b1
+# %% ../nbs/01f_figures.ipynb #52e2e1a9
 def three_views(t, force, position, samples, states_xv, kernel):
     """A spring as a differential equation, a recurrence and a convolution.
 
@@ -29,13 +29,14 @@ def three_views(t, force, position, samples, states_xv, kernel):
     left.fill_between(t, 0, force, step="mid", color=PALETTE["input"],
                       alpha=0.18, lw=0)
     left.plot(t, position, color=PALETTE["truth"])
-    at = int(np.argmax(position))
-    left.annotate("force", (t[-1], 0), (0, 36), textcoords="offset points",
-                  color=PALETTE["input"], ha="right")
-    left.annotate("position", (t[at], position[at]), (9, 0), va="center",
+    at, end = int(np.argmax(position)), np.flatnonzero(force)[-1]
+    left.annotate("force", (t[end], force[end]), (5, -6), va="center",
+                  textcoords="offset points", color=PALETTE["input"])
+    left.annotate("position", (t[at], position[at]), (9, 2), va="center",
                   textcoords="offset points", color=PALETTE["truth"])
+    left.axhline(0, color=PALETTE["muted"], lw=0.6, zorder=0)
     left.set(title="Differential equation", xlabel="time $t$",
-             ylim=(min(-0.3, 1.15 * position.min()), 1.1 * force.max()))
+             ylim=(1.2 * position.min(), 1.15 * max(position.max(), force.max())))
     middle.plot(*states_xv.T, color=PALETTE["grid"], lw=1, zorder=0)
     middle.plot(*states_xv.T, "o", ms=2.6, color=PALETTE["state"])
     middle.set(title="Recurrence", xlabel="position", ylabel="velocity")
@@ -46,34 +47,37 @@ def three_views(t, force, position, samples, states_xv, kernel):
               ylabel=r"kernel $\bar K_k$")
     return fig
 
-# %% ../nbs/01f_figures.ipynb #ea6cb4c3
+# %% ../nbs/01f_figures.ipynb #af845610
 def orders(steps, panels):
     """Error against step size on logarithmic axes, with fitted slopes.
 
     Args:
         steps: step sizes, (S,), descending.
-        panels: list of (title, {name: (colour, errors (S,))}).
+        panels: list of (title, {name: (colour, errors (S,), shift of the name
+            in points)}). Every other curve is dashed.
 
     Returns:
         The figure and, per panel, a dictionary of slopes.
     """
-    fig, axes = figure(cols=len(panels), height=2.9, sharey=True, squeeze=False)
+    fig, axes = figure(cols=len(panels), height=3.2, sharey=True, squeeze=False)
     slopes = []
     for ax, (title, curves) in zip(axes[0], panels):
         slopes.append({})
-        for name, (colour, errors) in curves.items():
+        for i, (name, (colour, errors, dy)) in enumerate(curves.items()):
             slope = np.polyfit(np.log(steps), np.log(errors), 1)[0]
             slopes[-1][name] = float(slope)
-            line, = ax.loglog(steps, errors, "o-", ms=3, color=PALETTE[colour])
-            label_line(ax, line, name, at=0, dx=6)
+            line, = ax.loglog(steps, errors, "o-" if i % 2 == 0 else "s--",
+                              ms=4 - i % 2, color=PALETTE[colour])
+            order = f": slope {slope:.1f}" if slope > 0.5 else ": rounding"
+            label_line(ax, line, name + order, at=0, dx=7, dy=dy)
         ax.set(title=title, xlabel=r"step $\Delta$",
-               xlim=(0.8 * steps[-1], steps[0] * 9))
+               xlim=(0.8 * steps[-1], steps[0] * 45))
         ax.set_xticks([0.01, 0.1], ["0.01", "0.1"])
         ax.minorticks_off()
     axes[0, 0].set_ylabel("largest error")
     return fig, slopes
 
-# %% ../nbs/01f_figures.ipynb #590e4c1c
+# %% ../nbs/01f_figures.ipynb #da826e4f
 def planes(s, images, reach=1.6):
     """Vertical lines of the s-plane and where each method sends them.
 
@@ -85,7 +89,8 @@ def planes(s, images, reach=1.6):
     Returns:
         The figure: the s-plane first, then a panel for each method.
     """
-    fig, axes = figure(cols=1 + len(images), height=2.15)
+    fig, axes = figure(cols=1 + len(images), height=2.15,
+                       gridspec_kw={"width_ratios": [0.62] + [1] * len(images)})
     circle = np.exp(1j * np.linspace(0, 2 * np.pi, 200))
     colours = states(int((s[:, 0].real < 0).sum()))
     for ax, (title, grid) in zip(axes, [("$s = Δλ$", s), *images]):
@@ -101,38 +106,38 @@ def planes(s, images, reach=1.6):
         if grid is s:
             ax.axvspan(s.real.min() - 0.3, 0, color=PALETTE["grid"], alpha=0.45,
                        lw=0, zorder=0)
-            ax.set(xticks=[-2, 0], yticks=[-3, 0, 3],
+            ax.set(xticks=[-2, 0], yticks=[-2, 0, 2], ylim=(-2.6, 2.6),
                    xlim=(s.real.min() - 0.3, s.real.max() + 0.5))
         else:
             ax.set(xlim=(-reach, reach), ylim=(-reach, reach))
     return fig
 
-# %% ../nbs/01f_figures.ipynb #573206f7
+# %% ../nbs/01f_figures.ipynb #9d15899a
 def rounding(magnitude, curves, eps):
     """Relative errors against the size of an argument, on logarithmic axes.
 
     Args:
         magnitude: (Z,).
-        curves: {name: (colour, relative errors (Z,))}; errors below eps/20 are
-            drawn there.
+        curves: {name: (colour, relative errors (Z,), index of the point that
+            the name is written above)}; errors below eps/20 are drawn there.
         eps: the machine epsilon, drawn as a line.
 
     Returns:
         The figure.
     """
     fig, ax = figure(width=0.85, height=2.6)
-    for name, (colour, error) in curves.items():
+    for name, (colour, error, at) in curves.items():
         line, = ax.loglog(magnitude, np.maximum(error, eps / 20), ".", ms=3,
                           color=PALETTE[colour])
-        label_line(ax, line, name, dx=8)
+        label_line(ax, line, name, at=at, dx=0, dy=9)
     ax.axhline(eps, color=PALETTE["muted"], lw=0.8, ls=(0, (4, 3)))
-    ax.annotate("machine epsilon", (magnitude[0], eps), (0, 4),
+    ax.annotate("machine epsilon", (magnitude[0], eps), (4, 4),
                 textcoords="offset points", color=PALETTE["muted"])
     ax.set(xlabel="$|z|$", ylabel="relative error",
            xlim=(magnitude[0], magnitude[-1] * 1.2))
     return fig
 
-# %% ../nbs/01f_figures.ipynb #64838305
+# %% ../nbs/01f_figures.ipynb #31c61d0d
 def modes(t, parts, total, measured):
     """A kernel as a sum of damped waves.
 
@@ -147,9 +152,9 @@ def modes(t, parts, total, measured):
     """
     fig, (left, right) = figure(cols=2, height=2.4, sharey=True)
     for n, (part, colour) in enumerate(zip(parts, states(len(parts)))):
-        line, = left.plot(t, part, color=colour)
-        at = int(np.argmax(part))
-        label_line(left, line, f"mode {n + 1}", at=at, dx=4, dy=6)
+        left.plot(t, part, color=colour)
+        left.text(0.97, 0.95 - 0.1 * n, f"mode {n + 1}", color=colour,
+                  ha="right", va="top", transform=left.transAxes)
     right.plot(t, total, color=PALETTE["reconstruction"])
     right.plot(t[::4], measured[::4], "o", ms=3, color=PALETTE["truth"])
     for ax, title in [(left, "Modes"), (right, "Their sum, and the recurrence")]:
@@ -157,9 +162,9 @@ def modes(t, parts, total, measured):
         ax.set(title=title, xlabel="age")
     return fig
 
-# %% ../nbs/01f_figures.ipynb #2c2cb9e2
+# %% ../nbs/01f_figures.ipynb #34b9beb3
 def matrix_product(matrix, u, y):
-    """y = T u as tiles, to scale.
+    """y = T u as tiles.
 
     Args:
         matrix: (L, L).
@@ -168,12 +173,12 @@ def matrix_product(matrix, u, y):
     Returns:
         The figure; its images are y, the matrix and u.
     """
-    L = len(u)
-    fig, axes = figure(cols=3, width=0.62, height=2.4,
-                       gridspec_kw={"width_ratios": [1, L, 1]})
-    for ax, array, title in zip(axes, (y[:, None], matrix, u[:, None]),
-                                ("$y$", r"$=\;$ kernel $\bar K$, shifted down", "$u$")):
-        heatmap(ax, array)
+    fig, axes = figure(cols=3, width=0.46, height=2.75,
+                       gridspec_kw={"width_ratios": [3, len(u), 3]})
+    for ax, array, title in zip(axes, (y[:, None], matrix, u[:, None]), (
+            r"$y\;=$", r"kernel $\bar K$, shifted down", "$u$")):
+        heatmap(ax, array, aspect="auto")
+        ax.spines[:].set(visible=True, color=PALETTE["grid"])
         ax.set_title(title, loc="center", fontweight="normal")
     return fig
 
@@ -194,7 +199,10 @@ def wrapped(k, right, circular, size):
     good, = ax.plot(k, right, color=PALETTE["truth"])
     bad, = ax.plot(k, circular, color=PALETTE["error"])
     ax.fill_between(k, right, circular, color=PALETTE["error"], alpha=0.15, lw=0)
-    label_line(ax, good, "padded", at=0, dx=6, dy=7)
-    label_line(ax, bad, f"transform of length {size}", at=0, dx=6, dy=5)
+    top = int(np.argmax(right))
+    label_line(ax, good, "padded", at=top, dx=-14, dy=8)
+    low = int(np.argmin(circular[:len(k) // 3]))
+    label_line(ax, bad, f"transform of length {size}", at=low, dx=-24, dy=-9)
     ax.set(xlabel="sample $k$", ylabel="$y_k$")
+    ax.margins(y=0.14)
     return fig

@@ -63,7 +63,7 @@ def _checked_alpha(method, alpha):
     fixed = {"euler": 0.0, "bilinear": 0.5, "backward_euler": 1.0}
     return fixed.get(method, alpha)
 
-# %% ../nbs/01_state_space.ipynb #9b767de4
+# %% ../nbs/01_state_space.ipynb #ddf27342
 def discretize(
     A: Inexact[ArrayLike, "N N"], B: Inexact[ArrayLike, "N *H"], dt: Scalar,
     method: str = "zoh", alpha: Scalar = 0.5,
@@ -95,7 +95,8 @@ def discretize(
     if method == "zoh":
         H = B_columns.shape[1]
         M = jnp.block([[A, B_columns], [jnp.zeros((H, N + H), A.dtype)]])
-        E = jax.scipy.linalg.expm(dt * M)
+        with jax.default_matmul_precision("highest"):
+            E = jax.scipy.linalg.expm(dt * M)
         A_bar, B_bar = E[:N, :N], E[:N, N:]
     else:
         I = jnp.eye(N, dtype=A.dtype)
@@ -104,7 +105,7 @@ def discretize(
         A_bar, B_bar = solved[:, :N], solved[:, N:]
     return A_bar, B_bar.reshape(B.shape)
 
-# %% ../nbs/01_state_space.ipynb #51c9de63
+# %% ../nbs/01_state_space.ipynb #c604c831
 def _checked_system(A_bar, B_bar, C):
     """The three arrays in one dtype, after checks of their shapes."""
     N = np.shape(A_bar)[0] if np.ndim(A_bar) else 0
@@ -119,13 +120,17 @@ def _checked_system(A_bar, B_bar, C):
     return _inexact(A_bar, B_bar, C)
 
 
+# Some GPUs multiply float32 matrices with 10 bits unless asked not to.
+_dot = partial(jnp.tensordot, axes=1, precision="highest")
+
+
 def _apply(A_bar, x):
     """Ā x, where a one-dimensional Ā is a diagonal."""
     if A_bar.ndim == 1:
         return A_bar.reshape((-1,) + (1,) * (x.ndim - 1)) * x
-    return A_bar @ x
+    return _dot(A_bar, x)
 
-# %% ../nbs/01_state_space.ipynb #5782f5fa
+# %% ../nbs/01_state_space.ipynb #7834f7ee
 def recurrence(
     A_bar: Inexact[ArrayLike, "N N"] | Inexact[ArrayLike, "N"],
     B_bar: Inexact[ArrayLike, "N *H"],
@@ -174,9 +179,10 @@ def recurrence(
     x = x.astype(jnp.result_type(dtype, x))
 
     def step(x, u_k):
-        x = _apply(A_bar, x) + jnp.tensordot(B_bar, u_k, u_k.ndim)
-        direct = D * u_k if D.shape != full else jnp.tensordot(D, u_k, u_k.ndim)
-        return x, (C @ x).real.astype(real) + direct
+        drive = _dot(B_bar, u_k) if u_k.ndim else B_bar * u_k
+        x = _apply(A_bar, x) + drive
+        direct = _dot(D, u_k) if u_k.ndim and D.shape == full else D * u_k
+        return x, _dot(C, x).real.astype(real) + direct
 
     x_last, y = lax.scan(step, x, u)
     return y, x_last
@@ -272,7 +278,7 @@ def discretize_diagonal(
         Λ_bar = (1 + (1 - α) * z) / (1 - α * z)
     return Λ_bar, scale.reshape((P,) + (1,) * (B.ndim - 1)) * B
 
-# %% ../nbs/01_state_space.ipynb #25048724
+# %% ../nbs/01_state_space.ipynb #44897d45
 def kernel_naive(
     A_bar: Inexact[ArrayLike, "N N"] | Inexact[ArrayLike, "N"],
     B_bar: Inexact[ArrayLike, "N *H"],
@@ -297,11 +303,11 @@ def kernel_naive(
         raise ValueError(f"L is {L}; need at least 1")
 
     def step(x, _):
-        return _apply(A_bar, x), (C @ x).real
+        return _apply(A_bar, x), _dot(C, x).real
 
     return lax.scan(step, B_bar, length=L)[1]
 
-# %% ../nbs/01_state_space.ipynb #4fe3cbf2
+# %% ../nbs/01_state_space.ipynb #df733000
 def causal_convolution(
     u: Float[ArrayLike, "L *H"], K: Float[ArrayLike, "taps *MH"],
 ) -> Float[Array, "L *M"]:
@@ -334,5 +340,5 @@ def causal_convolution(
     size = 1 << (L + K.shape[0] - 2).bit_length()
     û = jnp.fft.rfft(u, size, axis=0)
     K̂ = jnp.fft.rfft(K, size, axis=0)
-    ŷ = jnp.einsum("lmh,lh->lm", K̂, û) if K.ndim == 3 else K̂ * û
+    ŷ = (K̂ * û[:, None]).sum(-1) if K.ndim == 3 else K̂ * û
     return jnp.fft.irfft(ŷ, size, axis=0)[:L]
