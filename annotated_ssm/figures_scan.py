@@ -10,7 +10,7 @@ import numpy as np
 
 from .plotting import PALETTE, figure, label_line, states
 
-# %% ../nbs/08f_figures.ipynb #81a3cce4
+# %% ../nbs/08f_figures.ipynb #bbea49e0
 def tree(leaves, combines, label):
     """A scan as a tree: each node a combined span with its value.
 
@@ -30,9 +30,12 @@ def tree(leaves, combines, label):
     for earlier, later, result in combines:
         x, y = result.last, result.depth
         at[result.first, result.last] = x, y
+        size = result.last - result.first + 1
+        up = size & (size - 1) == 0  # blocks of the way up: powers of two
         for part in earlier, later:
             ax.plot(*zip(at[part.first, part.last], (x, y)), zorder=1,
-                    color=PALETTE["muted"], lw=0.9)
+                    color=PALETTE["muted" if up else "state"],
+                    lw=0.9 if up else 1.5)
     nodes = [((k, 0), leaf, k == 0) for k, leaf in enumerate(leaves)]
     nodes += [((r.last, r.depth), r.value, r.first == 0)
               for _, _, r in combines]
@@ -73,7 +76,7 @@ def cost(lengths, work, depth):
         ax.set_xlim(right=lengths[-1] * 1.1)
     return fig
 
-# %% ../nbs/08f_figures.ipynb #6d3715ce
+# %% ../nbs/08f_figures.ipynb #62a3be40
 def rounding(powers, power_errors, dts, errors, a_priori):
     """Error of repeated squaring, and of two scans against step size.
 
@@ -102,7 +105,8 @@ def rounding(powers, power_errors, dts, errors, a_priori):
         label_line(right, line, name, at=0, dx=6, dy=9, fontsize=8)
     line, = right.loglog(dts, a_priori, ls="--", lw=0.9,
                          color=PALETTE["muted"])
-    label_line(right, line, "bound for any order", at=0, dx=6, dy=8, fontsize=8)
+    label_line(right, line, "bound for any order", at=0, dx=4, dy=-18,
+               fontsize=8)
     right.set(title="Error of the states", xlabel=r"$\Delta$",
               ylabel="relative error")
     return fig

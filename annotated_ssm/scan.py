@@ -162,7 +162,7 @@ def combine(earlier, later):
     a_j, b_j = later
     return a_j * a_i, a_j * b_i + b_j
 
-# %% ../nbs/08_scan.ipynb #1f3bca7d
+# %% ../nbs/08_scan.ipynb #d916a0d4
 def linear_scan_naive(a, b, x0=None, reverse=False):
     """`linear_scan` as a Python loop in float64 or complex128: the oracle.
 
@@ -172,10 +172,9 @@ def linear_scan_naive(a, b, x0=None, reverse=False):
     Returns:
         A NumPy array shaped like `b`.
     """
-    a, b = np.asarray(a), np.asarray(b)
-    dtype = np.result_type(a, b, np.float64 if x0 is None else x0, np.float64)
-    xs = np.zeros(b.shape, dtype)
-    x = np.zeros(b.shape[1:], dtype) if x0 is None else np.asarray(x0, dtype)
+    a, b, x = np.asarray(a), np.asarray(b), np.asarray(0.0 if x0 is None else x0)
+    xs = np.zeros(b.shape, np.result_type(a, b, x, np.float64))
+    a, b, x = (z.astype(xs.dtype) for z in (a, b, x))
     order = range(len(b))
     for k in reversed(order) if reverse else order:
         a_k = a if a.ndim == 1 else a[k]
