@@ -281,7 +281,7 @@ def accuracies(values, low, high, chance):
            xticks=np.arange(0, 1.01, 0.25))
     return fig
 
-# %% ../nbs/16f_figures.ipynb #01c9bdb9
+# %% ../nbs/16f_figures.ipynb #aee05057
 def best_of_many(tries, chosen, bound, fresh, truth):
     """The best of many equally good models, by the score it was chosen by.
 
@@ -297,7 +297,7 @@ def best_of_many(tries, chosen, bound, fresh, truth):
     """
     fig, ax = figure(height=2.3)
     rows = ((chosen, "error", "-", "on the data that chose it"),
-            (bound, "muted", "--", "bound (16.2)"),
+            (bound, "muted", "--", "what the theory allows"),
             (fresh, "s4", "-", "on new data"))
     for values, colour, style, name in rows:
         ax.plot(tries, values, style, color=PALETTE[colour],
@@ -306,5 +306,7 @@ def best_of_many(tries, chosen, bound, fresh, truth):
                 va="center")
     ax.hlines(truth, tries[0], tries[-1], color=PALETTE["truth"], lw=0.8)
     ax.set(xscale="log", xlabel="models compared", ylabel="accuracy of the best",
-           xlim=(tries[0] * 0.8, tries[-1] * 12))
+           xlim=(tries[0] * 0.8, tries[-1] * 20), xticks=tries,
+           xticklabels=tries)
+    ax.minorticks_off()
     return fig
