@@ -1,0 +1,69 @@
+## Two commands need nothing but Python 3.11, 3.12 or 3.13 on the machine:
+##   make site       build the website, and say where it is
+##   make test       run everything that CI runs
+## PYTHON=/path/to/python chooses the interpreter. The others:
+
+.PHONY: help site test serve export readme outputs lock test-data env chromium clean
+help:
+	@sed -n 's/^## \{0,1\}//p' Makefile
+
+PY := .venv/bin/python
+SITE := docs/_build/html
+PORT ?= 8000
+# Shapes and dtypes of annotated functions are checked while the tests run.
+CHECKED := --jaxtyping-packages=annotated_ssm,beartype.beartype
+
+# The machine's settings don't change what is built, and what is built leaves
+# nothing in the home directory: caches live in build/.
+export PYTHONUTF8 := 1
+export XDG_CACHE_HOME ?= $(CURDIR)/build/cache
+export MPLCONFIGDIR := $(CURDIR)/build/cache/matplotlib
+export IPYTHONDIR := $(CURDIR)/build/ipython
+export JUPYTER_CONFIG_DIR := $(CURDIR)/build/jupyter/config
+export JUPYTER_DATA_DIR := $(CURDIR)/build/jupyter/data
+export JUPYTER_RUNTIME_DIR := $(CURDIR)/build/jupyter/runtime
+unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP MPLBACKEND JUPYTER_PATH
+unexport IN_TEST JAX_ENABLE_X64
+
+site: export
+	@$(PY) tools/execute.py
+	$(PY) tools/build_site.py
+
+##   make serve      the website on http://localhost:8000 (PORT=...)
+serve: site
+	$(PY) -m http.server --bind localhost --directory $(SITE) $(PORT)
+
+test: env chromium
+	$(PY) -m pytest -q tests/errors
+	JAX_ENABLE_X64=1 $(PY) -m pytest -q tests/float64 $(CHECKED)
+	rm -rf docs/_build/src
+	$(PY) -m pytest tests/test_repository.py nbs tests \
+	  --ignore tests/errors --ignore tests/float64 --ignore tests/data $(CHECKED)
+
+##   make test-data  the tests that read real series from ANNOTATED_SSM_DATA
+test-data: env
+	$(PY) -m pytest tests/data $(CHECKED)
+
+##   make export     annotated_ssm/ from the notebooks, and README.md
+export: env
+	.venv/bin/nbdev_export
+	$(PY) tools/readme.py
+
+##   make outputs    the executed notebooks' outputs into nbs/, for readers on GitHub
+outputs: site
+	$(PY) tools/outputs.py
+	$(PY) tools/readme.py
+
+##   make lock       the four lock files anew, from settings.ini
+lock: env
+	$(PY) tools/lock.py
+
+##   make clean      all that make has built
+clean:
+	rm -rf .venv build dist docs/_build .pytest_cache .hypothesis
+
+env:
+	@sh tools/bootstrap.sh
+
+chromium:
+	@sh tools/chromium.sh

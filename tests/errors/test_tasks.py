@@ -1,0 +1,72 @@
+"""What the task functions say when something is wrong."""
+
+import numpy as np
+import pytest
+
+from annotated_ssm import tasks
+
+
+def split(n=10, **extra):
+    return tasks.Split(np.zeros((n, 4, 1), np.float32),
+                       np.zeros(n, np.int32), **extra)
+
+
+def test_unknown_task():
+    with pytest.raises(ValueError, match="name is 'minst': there is digits, mnist"):
+        tasks.get("minst")
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (dict(batch_size=0), "batch_size is 0: it must be at least 1"),
+    (dict(batch_size=-3), "batch_size is -3: it must be at least 1"),
+    (dict(batch_size=11, drop_last=True),
+     "batch_size is 11: with drop_last it can be at most 10"),
+    (dict(batch_size=5, start=3), "start is 3: the epoch has 2 batches"),
+    (dict(batch_size=5, start=-1), "start is -1"),
+    (dict(batch_size=5, epoch=-1), "epoch is -1: epochs are counted from 0"),
+    (dict(batch_size=5, seed=-1), "seed is .*-1.*needs integers ≥ 0"),
+])
+def test_batches_at_the_call(arguments, message):
+    # Without iterating: a generator would complain too late.
+    with pytest.raises(ValueError, match=message):
+        tasks.batches(split(), **({"seed": 0, "epoch": 0} | arguments))
+
+
+def test_large_batch_without_drop_last_is_fine():
+    assert [len(b) for b in tasks.batches(split(), 11, seed=0, epoch=0)] == [10]
+
+
+@pytest.mark.parametrize("extra, message", [
+    (dict(mask=np.ones((10, 3), bool)),
+     r"mask has shape \(10, 3\): u needs \(10, 4\)"),
+    (dict(steps=np.ones((9, 4), np.float32)),
+     r"steps has shape \(9, 4\): u needs \(10, 4\)"),
+])
+def test_split_shapes(extra, message):
+    with pytest.raises(ValueError, match=message):
+        split(**extra)
+
+
+def test_split_targets():
+    with pytest.raises(ValueError, match=r"y has shape \(3,\): u holds 10"):
+        tasks.Split(np.zeros((10, 4, 1), np.float32), np.zeros(3, np.int32))
+
+
+def test_permute_refuses_masks():
+    masked = split(mask=np.ones((10, 4), bool))
+    task = tasks.Task("padded", masked, masked, masked, 1, 2, 4, "accuracy", "")
+    with pytest.raises(ValueError, match="task is 'padded', which has a mask"):
+        tasks.permute(task, 0)
+
+
+def test_stratified():
+    with pytest.raises(ValueError, match=r"class 1 has 2 examples: .* need 3"):
+        tasks.stratified(np.array([0, 0, 0, 1, 1]), (1, 2))
+    with pytest.raises(ValueError, match="needs integers ≥ 0"):
+        tasks.stratified(np.array([0, 0]), (-1,))
+
+
+def test_baseline_split():
+    task = tasks.get("digits")
+    with pytest.raises(ValueError, match="split is 'train': validation or test"):
+        tasks.baseline_accuracies(task, "train")
