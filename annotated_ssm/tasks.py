@@ -154,7 +154,7 @@ def stratified(labels: Shaped[np.ndarray, "n"], counts: tuple[int, ...],
             chosen.append(piece)
     return [np.sort(np.concatenate(chosen)) for chosen in sets]
 
-# %% ../nbs/16_tasks.ipynb #a1b47068
+# %% ../nbs/16_tasks.ipynb #68e285d0
 def _flat(u):
     """The sequences as rows of numbers, in double precision."""
     u = np.asarray(u, np.float64)
@@ -163,13 +163,29 @@ def _flat(u):
 
 def majority_class(train: Split, u: Float[ArrayLike, "m L F"]
                    ) -> Int[np.ndarray, "m"]:
-    """The most frequent class of train, whatever the input."""
+    """The most frequent class of train, whatever the input.
+
+    Args:
+        train: the examples to learn from.
+        u: (m, L, F), the sequences to answer for.
+
+    Returns:
+        (m,) classes.
+    """
     return np.full(len(u), np.bincount(np.asarray(train.y)).argmax())
 
 
 def nearest_centroid(train: Split, u: Float[ArrayLike, "m L F"]
                      ) -> Int[np.ndarray, "m"]:
-    """For each row of u the class whose mean sequence in train is nearest."""
+    """The class whose mean sequence in train is nearest.
+
+    Args:
+        train: the examples to learn from.
+        u: (m, L, F), the sequences to answer for.
+
+    Returns:
+        (m,) classes.
+    """
     x, y = _flat(train.u), np.asarray(train.y)
     classes = np.unique(y)
     means = np.stack([x[y == c].mean(axis=0) for c in classes])
@@ -180,10 +196,17 @@ def nearest_centroid(train: Split, u: Float[ArrayLike, "m L F"]
 
 def linear_classifier(train: Split, u: Float[ArrayLike, "m L F"],
                       ridge: float = 1.0) -> Int[np.ndarray, "m"]:
-    """The class with the largest of ten linear scores, fitted to train.
+    """The class with the largest linear score.
 
-    The scores are fitted to one-hot targets by least squares, in closed form,
-    with `ridge` times the sum of squared weights as penalty.
+    The scores are fitted to one-hot targets by least squares, in closed form.
+
+    Args:
+        train: the examples to learn from.
+        u: (m, L, F), the sequences to answer for.
+        ridge: the weight of the sum of squared weights, as a penalty.
+
+    Returns:
+        (m,) classes.
     """
     x, y = _flat(train.u), np.asarray(train.y)
     classes = np.unique(y)
@@ -233,13 +256,19 @@ def _image_task(name, images, labels, white, counts, test, description):
     return Task(name, *splits, features=1, classes=10, length=u.shape[1],
                 metric="accuracy", description=description)
 
-# %% ../nbs/16_tasks.ipynb #c0576578
+# %% ../nbs/16_tasks.ipynb #182e52e0
 def digits(data_dir: str | Path | None = None) -> Task:
     """The package's 8×8 digits, read one pixel at a time: L = 64.
 
     Ink is divided by 16, exactly. Of every class 18 examples are for
     validation and 36 for the test, drawn once with seed 0; the other 1,257
     are for training.
+
+    Args:
+        data_dir: not needed; every task takes it.
+
+    Returns:
+        The task.
     """
     images, labels = datasets.load_digits()
     return _image_task(
@@ -253,6 +282,12 @@ def mnist(data_dir: str | Path | None = None) -> Task:
     Pixels are divided by 255. Of every class 600 of the training images are
     for validation, drawn once with seed 0, which leaves 54,000; the test set
     is MNIST's own 10,000. The first call fetches the files.
+
+    Args:
+        data_dir: where they are kept; see `datasets.cache_directory`.
+
+    Returns:
+        The task.
     """
     data = datasets.load_mnist(data_dir)
     return _image_task(
@@ -265,7 +300,11 @@ TASKS = {"digits": digits, "mnist": mnist}
 
 
 def names() -> tuple[str, ...]:
-    """The names that `get` knows."""
+    """The names that `get` knows.
+
+    Returns:
+        A tuple of strings.
+    """
     return tuple(TASKS)
 
 
@@ -279,6 +318,9 @@ def get(name: str, data_dir: str | Path | None = None,
         permutation: the seed of a fixed order in which to read the samples
             of every sequence, as in "permuted MNIST"; None keeps their own.
 
+    Returns:
+        The task, with arrays in NumPy.
+
     Raises:
         ValueError: there is no task of this name.
     """
@@ -287,13 +329,16 @@ def get(name: str, data_dir: str | Path | None = None,
     task = TASKS[name](data_dir)
     return task if permutation is None else permute(task, permutation)
 
-# %% ../nbs/16_tasks.ipynb #8c11b5e7
+# %% ../nbs/16_tasks.ipynb #fd71afdf
 def permute(task: Task, seed: int) -> Task:
     """The same task with the samples of every sequence in one other order.
 
     Args:
         task: a task without masks and steps.
         seed: which order; the same for all sequences and all splits.
+
+    Returns:
+        A new task; the arrays of targets are shared.
 
     Raises:
         ValueError: the task has a mask or steps, which an order of its own
