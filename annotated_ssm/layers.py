@@ -66,9 +66,18 @@ def log_decay(real_part: Float[ArrayLike, "*shape"]) -> Float[Array, "*shape"]:
     return jnp.asarray(np.log(np.maximum(-real_part, SLOWEST_DECAY)),
                        jnp.float32)
 
-# %% ../nbs/11_layers.ipynb #5d65f3f7
+# %% ../nbs/11_layers.ipynb #d97959c7
 def check_input(u, H, layout):
-    """Refuse an input whose shape doesn't fit, by name."""
+    """Refuse an input whose shape doesn't fit, by name.
+
+    Args:
+        u: the input.
+        H: the size that its last axis must have.
+        layout: names of its axes.
+
+    Raises:
+        ValueError: its shape is another.
+    """
     if u.ndim != len(layout) or u.shape[-1] != H:
         raise ValueError(f"u has shape {u.shape}, ({', '.join(layout)}) with "
                          f"{layout[-1]} = {H} is needed")
