@@ -83,6 +83,7 @@ def add_code_cell(page, cell, source, where):
         metadata["mystnb"]["code_prompt_hide"] = "Hide it"
     if "export" in found:
         metadata["defines"] = defined_names(shown)
+        tags.add("export")
 
     outputs = cell.get("outputs", [])
     images = [] if "remove-cell" in tags else [o for o in outputs if has_image(o)]
@@ -94,9 +95,10 @@ def add_code_cell(page, cell, source, where):
         page.notebook["cells"].append(body)
     if images:
         # Only the picture is the figure: what the cell printed stays above it.
+        # (myst-nb skips cells without source.)
         page.notebook["cells"].append({
             "cell_type": "code", "id": f"{cell.get('id', where)}-figure",
-            "execution_count": None, "source": "", "outputs": images,
+            "execution_count": None, "source": shown or "figure", "outputs": images,
             "metadata": {"tags": ["remove-input"], "mystnb": figure}})
 
 
