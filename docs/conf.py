@@ -61,7 +61,7 @@ html_css_files = ["palette.css", "custom.css"]
 html_js_files = [("book.js", {"defer": "defer"})]
 html_show_sourcelink = False
 html_domain_indices = False
-html_use_index = True
+html_use_index = False
 html_context = {"default_mode": "auto"}
 html_theme_options = {
     "logo": {"image_light": "_static/logo.svg", "image_dark": "_static/logo.svg",

@@ -119,7 +119,8 @@ def entry(module, notebook, name, value):
     if callable(value):
         return describe("function", name, signature(value), value, link)
     lines = ["", f".. py:data:: {name}"]
-    shown = pformat(value, width=68, sort_dicts=False)
+    shown = (annotation(value) if typing.get_origin(value) else
+             pformat(value, width=68, sort_dicts=False))
     if len(shown) <= 60:
         return [*lines, f"   :value: {shown}", "", *indent(link)]
     if " at 0x" in shown or len(shown) > 1500:

@@ -147,7 +147,7 @@ FACTS = """() => {
     links: all("a[href]", document).map(e => e.href),
     ids: all("[id]", document).map(e => e.id),
     entries: all("dt.sig").map(e => ({id: e.id, text: e.textContent,
-      body: e.parentElement.querySelector("dd")?.textContent ?? ""})),
+      body: e.parentElement.querySelector(":scope > dd")?.textContent ?? ""})),
     apiLinks: all("a.reference.internal:has(code)").map(e => e.getAttribute("href")),
   };
 }""".replace("WIDE", WIDE)
