@@ -52,6 +52,7 @@ export: env
 ##   make outputs    the executed notebooks' outputs into nbs/, for readers on GitHub
 outputs: site
 	$(PY) tools/outputs.py
+	$(PY) tools/readme.py
 
 ##   make lock       the four lock files anew, from settings.ini
 lock: env

@@ -96,17 +96,17 @@ def raises(error, function, *args, **kwargs) -> str:
                              f"{type(other).__name__}: {other}") from other
     raise AssertionError(f"expected {error.__name__}, but the call succeeded")
 
-# %% ../nbs/00b_checks.ipynb #b3ac28d2
+# %% ../nbs/00b_checks.ipynb #530ea6ef
 @dataclass(frozen=True)
 class Grade:
     """The verdict on one exercise."""
 
     number: str
-    correct: bool
+    correct: bool | None        # None: not answered yet
     detail: str
 
     def __repr__(self):
-        mark = "✔" if self.correct else "✘"
+        mark = {True: "✔", False: "✘", None: "○"}[self.correct]
         return f"{mark} Exercise {self.number}: {self.detail}"
 
     def require(self):
@@ -139,7 +139,7 @@ def grade(number, answer, expected, cases=((),), tol=1e-6) -> Grade:
         except Exception as error:
             return Grade(number, False, f"raised {type(error).__name__}: {error}")
         if got is None:
-            return Grade(number, False, "not answered yet")
+            return Grade(number, None, "not answered yet")
         got = np.asarray(got)
         if got.shape != want.shape:
             return Grade(number, False,

@@ -58,7 +58,7 @@ def use_style():
         return
     set_matplotlib_formats("svg", metadata={"Date": None})
 
-# %% ../nbs/00_notation.ipynb #2612ae2b
+# %% ../nbs/00_notation.ipynb #ae3b4700
 def figure(rows=1, cols=1, width=1.0, height=2.6, **kwargs):
     """A figure as wide as the text, with a grid of axes.
 
@@ -93,7 +93,14 @@ def label_line(ax, line, text, at=-1, dx=5, dy=0, **kwargs):
 
 
 def states(count):
-    """Colours for `count` states by index, dark violet to yellow-green."""
+    """Colours for states by index, dark violet to yellow-green.
+
+    Args:
+        count: how many.
+
+    Returns:
+        List of colours as "#rrggbb".
+    """
     return [mpl.colors.to_hex(c)
             for c in mpl.colormaps["viridis"](np.linspace(0.0, 0.88, count))]
 

@@ -7,9 +7,9 @@ EXECUTED = ROOT / "docs" / "_build" / "src"
 
 
 def kinds(cell):
-    """The kinds of a cell's outputs: streams, values, pictures."""
+    """The kinds of a cell's outputs: what it printed, values, pictures."""
     found = [sorted(output.get("data", [output.get("name")]))
-             for output in cell["outputs"]]
+             for output in cell["outputs"] if output.get("name") != "stderr"]
     # One stream may arrive in several pieces.
     return [kind for k, kind in enumerate(found) if kind != found[k - 1: k][:1]]
 

@@ -55,6 +55,5 @@ if [ "$(cat .venv/environment 2>/dev/null)" != "$environment" ] ||
 fi
 if [ "$(cat .venv/package 2>/dev/null)" != "$package" ]; then
     pip install --no-deps --no-build-isolation --editable .
-    pip check
     printf '%s' "$package" > .venv/package
 fi

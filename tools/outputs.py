@@ -1,7 +1,8 @@
 """Copy the executed notebooks' outputs into nbs/, for readers on GitHub and Colab.
 
 Cells are matched by id, and a cell whose source has changed since is an error.
-Execution counts, timings and other metadata stay out.
+Execution counts, metadata and what a machine writes to stderr (warnings,
+progress bars) stay out.
 """
 
 import json
@@ -41,7 +42,8 @@ def merge(source, executed):
         twin = by_id[cell["id"]]
         if "".join(twin["source"]) != "".join(cell["source"]):
             raise ValueError(f"cell {cell['id']} has changed since it was executed")
-        cell["outputs"] = [clean(output) for output in twin["outputs"]]
+        cell["outputs"] = [clean(output) for output in twin["outputs"]
+                           if output.get("name") != "stderr"]
         cell["execution_count"] = None
     return source
 

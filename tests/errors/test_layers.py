@@ -1,0 +1,53 @@
+"""Layers refuse what they cannot do, by name."""
+
+import numpy as np
+import pytest
+from flax import nnx
+
+from annotated_ssm.layers import S5, Identity, log_decay
+
+U = np.zeros((2, 6, 4), np.float32)
+
+
+@pytest.fixture(scope="module")
+def both():
+    return S5(4, 4, bidirectional=True, rngs=nnx.Rngs(0))
+
+
+@pytest.mark.parametrize("make", [lambda: S5(4, 4, rngs=nnx.Rngs(0)),
+                                  lambda: Identity(4)])
+def test_shape_of_u(make):
+    layer = make()
+    with pytest.raises(ValueError, match=r"u has shape \(2, 6, 3\), "
+                                         r"\(batch, L, H\) with H = 4"):
+        layer(U[..., :3])
+    with pytest.raises(ValueError, match=r"u has shape \(6, 4\)"):
+        layer(U[0])
+    with pytest.raises(ValueError, match=r"u has shape \(2, 6, 4\), \(batch, H\)"):
+        layer.step(U, layer.init_state(2))
+
+
+def test_bidirectional_does_not_stream(both):
+    with pytest.raises(ValueError, match="from both ends.*run step by step"):
+        both.step(U[:, 0], np.zeros((2, 2), np.complex64))
+    with pytest.raises(ValueError, match="from both ends.*run as a stream"):
+        both.init_state(2)
+    _, state = both(U)
+    with pytest.raises(ValueError, match="from both ends.*continue from a state"):
+        both(U, state=state)
+
+
+def test_growing_eigenvalue():
+    with pytest.raises(ValueError, match="real_part must be ≤ 0.*0.25"):
+        log_decay(np.array([-1.0, 0.25]))
+
+
+def test_mask_that_is_no_prefix(both):
+    mask = np.array([True, False, True, True, True, True])
+    with pytest.raises(ValueError, match="mask"):
+        both(U, mask=mask)
+
+
+def test_odd_number_of_states():
+    with pytest.raises(ValueError, match="P"):
+        S5(4, 5, rngs=nnx.Rngs(0))

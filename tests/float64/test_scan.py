@@ -1,0 +1,127 @@
+"""`linear_scan` in float64: every method against the loop, gradients too."""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from annotated_ssm.scan import METHODS, linear_scan, linear_scan_naive
+
+LENGTHS = (0, 1, 2, 3, 5, 8, 13, 64, 100)
+P, BATCH = 3, 2
+CASES = [
+    (method, shape)
+    for method in METHODS
+    for shape in ("constant", "steps", "full")
+    if method != "time_invariant" or shape == "constant"
+]
+TOLERANCE = 1e-12
+
+
+def draw(rng, *shape):
+    return rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
+
+
+@cache
+def problem(L, shape, with_x0):
+    """Arguments of size about one, and a cotangent for the result."""
+    rng = np.random.default_rng(L)
+    a_shape = {"constant": (P,), "steps": (L, P), "full": (L, BATCH, P)}[shape]
+    a = draw(rng, *a_shape)
+    a = a / np.abs(a) * rng.uniform(0.5, 1.0, a_shape)
+    x0 = draw(rng, BATCH, P) if with_x0 else None
+    return a, draw(rng, L, BATCH, P), x0, draw(rng, L, BATCH, P)
+
+
+step = jax.jit(lambda a, x, b: a * x + b)
+
+
+def loop(a, b, x0, reverse):
+    """`linear_scan_naive` on JAX arrays, for automatic differentiation."""
+    x = jnp.zeros(b.shape[1:], b.dtype) if x0 is None else x0
+    L = len(b)
+    if L == 0:
+        return b
+    a = [a] * L if a.ndim == 1 else jnp.unstack(a)
+    b, xs = jnp.unstack(b), [None] * L
+    for k in reversed(range(L)) if reverse else range(L):
+        x = xs[k] = step(a[k], x, b[k])
+    return jnp.stack(xs)
+
+
+def pull_back(f, a, b, x0, w):
+    arguments = [jnp.asarray(z) for z in (a, b, x0) if z is not None]
+    xs, vjp = jax.vjp(lambda *z: f(*z) if len(z) == 3 else f(*z, None), *arguments)
+    return xs, vjp(jnp.asarray(w))
+
+
+@cache
+def expected(L, shape, with_x0, reverse):
+    a, b, x0, w = problem(L, shape, with_x0)
+    return pull_back(lambda a, b, x0: loop(a, b, x0, reverse), a, b, x0, w)
+
+
+@pytest.mark.parametrize("with_x0", [False, True], ids=["zero", "x0"])
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+@pytest.mark.parametrize("method, shape", CASES)
+def test_values_and_gradients_are_those_of_the_loop(
+    method, shape, reverse, with_x0
+):
+    # x0=None is x0=0: the short lengths are enough for it.
+    for L in LENGTHS if with_x0 else LENGTHS[:5]:
+        a, b, x0, w = problem(L, shape, with_x0)
+
+        @jax.jit
+        def run(w, *arguments):
+            def f(a, b, x0=None):
+                return linear_scan(a, b, x0, reverse, method, chunk=5)
+
+            xs, vjp = jax.vjp(f, *arguments)
+            return xs, vjp(w)
+
+        xs, bars = run(w, *(z for z in (a, b, x0) if z is not None))
+        xs_loop, bars_loop = expected(L, shape, with_x0, reverse)
+        assert xs.dtype == jnp.complex128 and xs.shape == b.shape
+        naive = linear_scan_naive(a, b, x0, reverse)
+        np.testing.assert_allclose(xs, naive, atol=TOLERANCE)
+        np.testing.assert_allclose(xs, xs_loop, atol=TOLERANCE)
+        assert len(bars) == len(bars_loop) == 2 + with_x0
+        for bar, bar_loop in zip(bars, bars_loop):
+            scale = 1 + np.abs(bar_loop).max(initial=0)
+            np.testing.assert_allclose(bar, bar_loop, atol=scale * TOLERANCE)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_real_gradient_for_a_real_coefficient(method):
+    """a real, b complex: the cotangent of a is the real part of the sum."""
+    _, b, x0, w = problem(13, "constant", True)
+    a = np.linspace(-0.9, 0.9, P)
+    xs, bars = pull_back(
+        lambda a, b, x0: linear_scan(a, b, x0, method=method, chunk=4), a, b, x0, w
+    )
+    _, bars_loop = pull_back(lambda a, b, x0: loop(a, b, x0, False), a, b, x0, w)
+    assert bars[0].dtype == jnp.float64
+    for bar, bar_loop in zip(bars, bars_loop):
+        np.testing.assert_allclose(bar, bar_loop, atol=1e-11)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_broadcast_x0_gets_the_sum_of_its_cotangents(method):
+    a, b, x0, w = problem(8, "constant", True)
+    f = lambda a, b, x0: linear_scan(a, b, x0, method=method, chunk=3)
+    full = pull_back(f, a, b, np.broadcast_to(x0[:1], x0.shape), w)
+    short = pull_back(f, a, b, x0[0], w)
+    np.testing.assert_allclose(short[0], full[0], atol=TOLERANCE)
+    np.testing.assert_allclose(short[1][2], full[1][2].sum(0), atol=1e-11)
+
+
+@pytest.mark.parametrize("method", [m for m in METHODS if m != "chunked"])
+def test_forward_mode_agrees_with_a_difference_quotient(method):
+    a, b, x0, _ = problem(13, "constant", True)
+    f = lambda a: linear_scan(a, b, x0, method=method)
+    _, tangent = jax.jvp(f, (jnp.asarray(a),), (jnp.ones_like(a),))
+    h = 1e-6
+    quotient = (linear_scan_naive(a + h, b, x0) - linear_scan_naive(a - h, b, x0)) / (2 * h)
+    np.testing.assert_allclose(tangent, quotient, rtol=1e-7, atol=1e-7)
