@@ -13,7 +13,8 @@ HIDDEN = {"hide", "default_exp", "exporti"}
 KNOWN = HIDDEN | {"export", "code-fold", "echo", "label", "fig-cap", "fig-alt"}
 DIRECTIVE = re.compile(r"^#\|[ \t]*([\w-]+)[ \t]*:?[ \t]*(.*?)[ \t]*$", re.MULTILINE)
 DIRECTIVE_LINE = re.compile(r"^[ \t]*#\|.*\n?", re.MULTILINE)
-FIGURE_LABEL = re.compile(r"fig-(\d+[a-z]?\.\d+)")
+# Figures of chapters are numbered; the front page's picture has just a name.
+FIGURE_LABEL = re.compile(r"fig-(?:(\d+[a-z]?\.\d+)|[a-z]+)")
 GRADED = re.compile(r"""\bgrade\(\s*["'](\d+[a-z]?\.\d+)["']""")
 MODULE_MAGIC = re.compile(r"^[%!].*$", re.MULTILINE)
 
@@ -120,6 +121,6 @@ def figure_metadata(page, found, images, where):
     if len(images) > 1:
         page.problems.append(f"{where}: {len(images)} pictures under {found['label']}")
         return {}
-    return {"figure": {"name": found["label"],
-                       "caption": f"**Figure {label[1]}.** {found['fig-cap']}"},
+    number = f"**Figure {label[1]}.** " if label[1] else ""
+    return {"figure": {"name": found["label"], "caption": number + found["fig-cap"]},
             "image": {"alt": found["fig-alt"]}}
