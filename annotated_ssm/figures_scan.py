@@ -76,7 +76,7 @@ def cost(lengths, work, depth):
         ax.set_xlim(right=lengths[-1] * 1.1)
     return fig
 
-# %% ../nbs/08f_figures.ipynb #62a3be40
+# %% ../nbs/08f_figures.ipynb #552cf754
 def rounding(powers, power_errors, dts, errors, a_priori):
     """Error of repeated squaring, and of two scans against step size.
 
@@ -105,8 +105,8 @@ def rounding(powers, power_errors, dts, errors, a_priori):
         label_line(right, line, name, at=0, dx=6, dy=9, fontsize=8)
     line, = right.loglog(dts, a_priori, ls="--", lw=0.9,
                          color=PALETTE["muted"])
-    label_line(right, line, "bound for any order", at=0, dx=4, dy=-18,
-               fontsize=8)
+    label_line(right, line, "bound for any order", at=len(dts) // 2, dx=8,
+               dy=8, fontsize=8)
     right.set(title="Error of the states", xlabel=r"$\Delta$",
               ylabel="relative error")
     return fig
