@@ -1,7 +1,12 @@
 """The optimizer's groups, the step, the loop, and what a seed decides."""
 
 import dataclasses
+import json
+import os
+import subprocess
+import sys
 from functools import partial
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -273,3 +278,17 @@ def test_save_and_load(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["model.npz"]
     assert np.array_equal(training.predict(loaded, task.test),
                           training.predict(trained, task.test))
+
+
+def test_both_modes_of_nnx_train_alike():
+    root = Path(__file__).parent.parent
+    histories = []
+    for mode in ("true", "false"):
+        result = subprocess.run(
+            [sys.executable, str(root / "tests" / "nnx_training.py")],
+            env=os.environ | {"NNX_GRAPH_MODE": mode, "NNX_GRAPH_UPDATES": mode,
+                              "PYTHONPATH": str(root)},
+            capture_output=True, text=True, timeout=300)
+        assert result.returncode == 0, result.stderr[-2000:]
+        histories.append(json.loads(result.stdout))
+    assert histories[0] == histories[1]
