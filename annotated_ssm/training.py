@@ -6,8 +6,8 @@
 __all__ = ['GROUPS', 'parameter_labels', 'schedule', 'TrainingConfig', 'make_optimizer', 'cross_entropy', 'TrainState',
            'train_step', 'start', 'predict', 'evaluate', 'streams', 'Result', 'fit', 'save', 'load']
 
-# %% ../nbs/17_training.ipynb #a91d7cbd
-from collections.abc import Mapping
+# %% ../nbs/17_training.ipynb #ab52ff86
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -116,7 +116,7 @@ class TrainingConfig:
                 raise ValueError(f"{name} is {getattr(self, name)}: "
                                  "it must be in [0, 1)")
 
-# %% ../nbs/17_training.ipynb #72673d3b
+# %% ../nbs/17_training.ipynb #09a379f4
 def _paths(tree):
     leaves = jax.tree_util.tree_leaves_with_path(
         tree, is_leaf=lambda leaf: isinstance(leaf, nnx.Variable))
@@ -142,11 +142,12 @@ def make_optimizer(params: nnx.State, config: TrainingConfig, total_steps: int,
             that is not in `GROUPS`.
     """
     labels = parameter_labels(params) if labels is None else labels
-    bare, loose = _paths(params) - _paths(labels), _paths(labels) - _paths(params)
-    if bare or loose:
+    have, want = _paths(labels), _paths(params)
+    if have != want:
         raise ValueError(
-            f"labels leaves out {sorted(bare)} and has {sorted(loose)} "
-            "without a parameter: one label for each leaf is needed")
+            f"labels leaves out {sorted(want - have)} and has "
+            f"{sorted(have - want)} without a parameter: one label for each "
+            "leaf is needed")
     used = set(jax.tree.leaves(labels))
     if used - GROUPS.keys():
         raise ValueError(f"labels has {sorted(used - GROUPS.keys())}: "
@@ -178,7 +179,7 @@ def cross_entropy(logits: Float[Array | np.ndarray, "batch classes"],
     return -jnp.mean((1 - smoothing) * of_class
                      + smoothing * log_p.mean(axis=1))
 
-# %% ../nbs/17_training.ipynb #9736edb1
+# %% ../nbs/17_training.ipynb #5a5b8019
 class TrainState(NamedTuple):
     """All that changes in training: parameters, the rest of the model
     (running averages, dropout counters), and the optimizer's moments."""
@@ -216,7 +217,8 @@ def train_step(graphdef, config, total_steps, state, u, y, mask, steps):
     (value, rest), slopes = jax.value_and_grad(loss, has_aux=True)(params)
     optimizer = make_optimizer(params, config, total_steps)
     updates, moments = optimizer.update(slopes, moments, params)
-    return TrainState(optax.apply_updates(params, updates), rest, moments), value
+    params = optax.apply_updates(params, updates)
+    return TrainState(params, rest, moments), value
 
 # %% ../nbs/17_training.ipynb #6e1d79fc
 def start(model: nnx.Module, config: TrainingConfig, total_steps: int):
@@ -297,7 +299,7 @@ def streams(seed: int) -> nnx.Rngs:
     return nnx.Rngs(params=jax.random.fold_in(key, 0),
                     dropout=jax.random.fold_in(key, 1))
 
-# %% ../nbs/17_training.ipynb #0402a44b
+# %% ../nbs/17_training.ipynb #91c4c258
 @dataclass(frozen=True, eq=False)
 class Result:
     """What a run gives back.
@@ -317,6 +319,7 @@ class Result:
 
 def fit(model: nnx.Module, task: tasks.Task,
         config: TrainingConfig = TrainingConfig(), *, seed: int = 0,
+        augment: Callable[[tasks.Split, int, int], tasks.Split] | None = None,
         progress: bool = True) -> Result:
     """Train a copy of a model; keep its best epoch by validation accuracy.
 
@@ -328,6 +331,8 @@ def fit(model: nnx.Module, task: tasks.Task,
         task: training and validation examples.
         config: a `TrainingConfig`.
         seed: decides the order of the examples.
+        augment: called as `augment(split, seed, epoch)` for each epoch's
+            variant of the training examples; a function of these alone.
         progress: show a bar.
 
     Returns:
@@ -350,8 +355,10 @@ def fit(model: nnx.Module, task: tasks.Task,
     bar = tqdm(range(config.epochs), desc=task.name, unit="epoch",
                disable=not progress)
     for epoch in bar:
-        losses = []
-        for batch in tasks.batches(task.train, size, seed=seed, epoch=epoch,
+        losses, examples = [], task.train
+        if augment is not None:
+            examples = augment(examples, seed, epoch)
+        for batch in tasks.batches(examples, size, seed=seed, epoch=epoch,
                                    drop_last=True):
             state, loss = train_step(graphdef, config, total, state, batch.u,
                                      batch.y, batch.mask, batch.steps)

@@ -59,6 +59,8 @@ def run_notebook(path, folder, python=sys.executable, pythonpath=None):
     client = NotebookClient(
         notebook, timeout=SECONDS_PER_CELL, record_timing=False,
         store_widget_state=False, resources={"metadata": {"path": str(folder)}},
+        # Two kernels of one machine may talk in the clear: no warning.
+        extra_arguments=["--log-level=ERROR"],
         km=AsyncKernelManager(kernel_spec_manager=OneInterpreter(python)))
     try:
         client.execute(env=environment)

@@ -217,7 +217,8 @@ def annotation(kind):
     if origin is not None:
         name = getattr(kind, "__name__", None) or origin.__name__
         return f"{name}[{', '.join(annotation(part) for part in inner)}]"
-    return getattr(kind, "__name__", str(kind))
+    # jax.Array is called jaxlib._jax.Array by itself.
+    return getattr(kind, "__name__", str(kind)).split(".")[-1]
 
 
 INLINE = re.compile(

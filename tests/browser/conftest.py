@@ -102,7 +102,7 @@ def look(page, site, name, noise):
     page.add_script_tag(path=ROOT / "tests" / "axe.min.js")
     facts["axe light"] = page.evaluate(AXE, SERIOUS)
     page.emulate_media(color_scheme="dark")
-    facts["dark"] = page.evaluate("document.documentElement.dataset.theme")
+    page.wait_for_function("document.documentElement.dataset.theme === 'dark'")
     facts["axe dark"] = page.evaluate(AXE, ["color-contrast"])
     page.set_viewport_size({"width": 390, "height": 844})
     facts["wide at 390"] = page.evaluate(WIDE)
@@ -143,7 +143,7 @@ FACTS = """() => {
     wide: (WIDE)(),
     pictures: all("img", document).map(e => [e.getAttribute("src"), e.hasAttribute("alt"),
       e.closest("figure") ? e.alt : null, e.naturalWidth]),
-    captions: all("figcaption").map(e => e.textContent),
+    captions: all("figcaption").map(e => e.textContent.trim()),
     links: all("a[href]", document).map(e => e.href),
     ids: all("[id]", document).map(e => e.id),
     entries: all("dt.sig").map(e => ({id: e.id, text: e.textContent,
