@@ -114,7 +114,7 @@ def reconstruct(measure, c, s, t=1.0):
     x = (t - np.asarray(s, float)) / (t if measure == "legs" else 1.0)
     return np.asarray(c) @ basis(measure, len(c), x)
 
-# %% ../nbs/02_hippo.ipynb #9a386424
+# %% ../nbs/02_hippo.ipynb #53308eab
 def transition(measure, N):
     """The HiPPO matrices: $c' = Ac + Bu$, for "legs" $c' = (Ac + Bu)/t$.
 
@@ -130,7 +130,7 @@ def transition(measure, N):
         ValueError: an unknown measure, or N unfit for it.
 
     Source:
-        Gu et al. 2020 (HiPPO), theorems 1 and 2 and appendix D.
+        Gu et al. 2020 (HiPPO), appendix D.
     """
     _check(measure, N)
     n = np.arange(N)

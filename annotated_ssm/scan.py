@@ -222,12 +222,12 @@ def _prefixes(a, b):
     both = jnp.stack([even, odd], 1)
     return both.reshape(2 * len(even), *b.shape[1:])[:L]
 
-# %% ../nbs/08_scan.ipynb #003448c5
+# %% ../nbs/08_scan.ipynb #cecac7e4
 def linear_scan_adjoint(a, xs, x0, xs_bar):
     """Pull a cotangent of `linear_scan` back to its arguments.
 
     $\\lambda_k = \\bar x_k + a_{k+1}\\lambda_{k+1}$, then $\\bar b = \\lambda$,
-    $\\bar a_k = \\lambda_k x_{k-1}$, $\\bar x_0 = a_0\\lambda_0$. No conjugate
+    $\\bar a_k = \\lambda_k x_{k-1}$, $\\bar x_{-1} = a_0\\lambda_0$. No conjugate
     anywhere: JAX's cotangents are transposed, not conjugated.
 
     Args:

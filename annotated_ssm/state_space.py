@@ -238,12 +238,12 @@ def _(m, primals, tangents):
     (z,), (dz,) = primals, tangents
     return _moment(z, m), _moment(z, m + 1) * dz
 
-# %% ../nbs/01_state_space.ipynb #c171aa1b
+# %% ../nbs/01_state_space.ipynb #f0695001
 def phi1(z: Inexact[ArrayLike, "..."] | Scalar) -> Inexact[Array, "..."]:
     r"""$\varphi_1(z) = (e^z - 1)/z$, with $\varphi_1(0) = 1$.
 
     Right to a few rounding errors for every real and complex argument, and so
-    are its derivatives of every order (½ at 0 for the first).
+    are its first and second derivatives (½ and ⅓ at 0).
 
     Args:
         z: any shape, real or complex.
