@@ -357,7 +357,9 @@ def fit(model: nnx.Module, task: tasks.Task,
     for part in ("train", "validation"):
         if not len(getattr(task, part)):
             raise ValueError(f"task has no examples for {part}")
-    scores = predict(model, task.validation.take(np.arange(1)), 1).shape[1]
+    # in the shape of all later batches, so that nothing is compiled twice
+    scores = predict(model, task.validation.take(np.arange(1)),
+                     config.batch_size).shape[1]
     if scores != task.classes:
         raise ValueError(f"model gives {scores} scores: "
                          f"task has {task.classes} classes")
