@@ -69,6 +69,20 @@ class Experiment:
         models.check_choice("layer", self.layer, LAYERS)
         if self.shift < 0:
             raise ValueError(f"shift is {self.shift}: it must be at least 0")
+        models.check_choice("norm", self.norm, models.NORMS)
+        models.check_choice("glu", self.glu, models.GLU_VARIANTS)
+        models.check_choice("pool", self.pool, models.POOLS)
+        models.check_sizes(H=self.H, depth=self.depth, P=self.P,
+                           blocks=self.blocks)
+        if self.P % (2 * self.blocks):
+            raise ValueError(f"P is {self.P}: with blocks = {self.blocks} a "
+                             f"multiple of {2 * self.blocks} is needed")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout is {self.dropout}: "
+                             "it must be in [0, 1)")
+        if not 0 < self.dt_min <= self.dt_max < float("inf"):
+            raise ValueError(f"dt_min, dt_max are {self.dt_min}, "
+                             f"{self.dt_max}: 0 < dt_min ≤ dt_max is needed")
 
 
 _DIGITS = Experiment("S5 on 8×8 digits, one pixel at a time", task="digits",
@@ -279,6 +293,8 @@ def run(name: str, seed: int = 0, overrides: dict[str, Any] | None = None,
     Returns:
         The record.
     """
+    if out is not None:     # refused now, not after hours of training
+        Path(out).mkdir(parents=True, exist_ok=True)
     record = train(name, seed, overrides, progress).record
     if out is not None:
         text = json.dumps(record, indent=1) + "\n"
@@ -297,9 +313,9 @@ def _pair(text):
 
 
 def _whole(text, least):
-    if not text.isdecimal() or int(text) < least:
+    if not text.isdecimal() or not least <= int(text) < 2**31:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a whole number ≥ {least}")
+            f"{text!r} is not a whole number ≥ {least}, below 2**31")
     return int(text)
 
 
@@ -388,7 +404,7 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(str(error))
     try:
         {"list": _list, "train": _train, "data": _data}[args.command](args)
-    except (OSError, FloatingPointError) as error:
+    except (OSError, ValueError, FloatingPointError) as error:
         print(f"annotated-ssm: {error}", file=sys.stderr)
         return 1
     return 0

@@ -165,13 +165,19 @@ def _need(ok, message):
 
 def _check_parameters(Λ, B, C, D, dt, method, bidirectional):
     """Shapes of one S5 system against each other."""
-    P, H = Λ.shape[-1], D.shape[-1]
     _need(method in METHODS, f"method is {method!r}; need one of {METHODS}")
     _need(Λ.ndim == D.ndim == 1,
           f"Λ and D have shapes {Λ.shape} and {D.shape}; need (P,) and (H,)")
+    P, H = Λ.shape[0], D.shape[0]
     _need(B.shape == (P, H), f"B has shape {B.shape}; need (P, H) = {(P, H)}")
-    _need(dt.shape in ((), (P,)),
-          f"dt has shape {dt.shape}; need (P,) = {(P,)} or ()")
+    _need(np.shape(dt) in ((), (P,)),
+          f"dt has shape {np.shape(dt)}; need (P,) = {(P,)} or ()")
+    for name, z in ("D", D), ("dt", dt):
+        _need(jnp.isrealobj(z), f"{name} is complex; need real numbers")
+    if _concrete(dt):
+        values = np.asarray(dt)
+        _need(np.all(np.isfinite(values) & (values > 0)),
+              f"dt is {dt}; need finite numbers > 0")
     columns = 2 * P if bidirectional else P
     _need(C.shape == (H, columns),
           f"C has shape {C.shape}; need (H, {'2P' if bidirectional else 'P'})"
@@ -179,18 +185,21 @@ def _check_parameters(Λ, B, C, D, dt, method, bidirectional):
 
 
 def _check_rate(rate):
-    if _concrete(rate):
-        _need(np.ndim(rate) == 0 and rate > 0,
-              f"rate is {rate}; need one number > 0")
+    _need(np.ndim(rate) == 0 and jnp.isrealobj(rate)
+          and (not _concrete(rate) or 0 < rate < np.inf),
+          f"rate is {rate}; need one number > 0, finite")
 
 
 def _check_steps(name, steps, shapes):
-    """Steps: one of the shapes, and no interval may be negative."""
+    """Steps: one of the shapes; intervals are finite and not negative."""
     _need(steps.shape in shapes, f"{name} has shape {steps.shape}; need "
           + " or ".join(map(str, shapes)))
+    _need(jnp.isrealobj(steps), f"{name} is complex; need real numbers")
     if _concrete(steps):
-        lowest = np.min(np.asarray(steps), initial=0.0)
-        _need(lowest >= 0, f"{name} contains {lowest}; need intervals ≥ 0")
+        values = np.asarray(steps)
+        for extreme in values.min(initial=0.0), values.max(initial=0.0):
+            _need(0 <= extreme < np.inf, f"{name} contains {extreme}; "
+                  "need intervals ≥ 0, finite")
 
 
 def _check_mask(mask, shapes):
@@ -493,6 +502,7 @@ def step(
     P, H = B.shape
     _need(u_k.ndim in (1, 2) and u_k.shape[-1] == H,
           f"u_k has shape {u_k.shape}; need ({H},) or (batch, {H})")
+    _need(jnp.isrealobj(u_k), f"u_k has dtype {u_k.dtype}; need real numbers")
     batch = u_k.shape[:-1]
     _need(x.shape == (*batch, P),
           f"x has shape {x.shape}; need {(*batch, P)} with u_k {u_k.shape}")

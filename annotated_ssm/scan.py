@@ -219,7 +219,8 @@ def _prefixes(a, b):
     even = jnp.concatenate([b[:1], even])
     if L % 2:  # a place holder, so that both halves interleave; cut again
         odd = jnp.concatenate([odd, odd[:1]])
-    return jnp.stack([even, odd], 1).reshape(-1, *b.shape[1:])[:L]
+    both = jnp.stack([even, odd], 1)
+    return both.reshape(2 * len(even), *b.shape[1:])[:L]
 
 # %% ../nbs/08_scan.ipynb #cecac7e4
 def linear_scan_adjoint(a, xs, x0, xs_bar):
@@ -381,9 +382,10 @@ def _validate(a, b, x0, method, chunk):
             f"method is {method!r}: need 'auto' or one of {METHODS}"
         )
     for name, z in ("a", a), ("b", b), ("x0", x0):
-        if z is not None and not jnp.issubdtype(z.dtype, jnp.inexact):
+        dtype = None if z is None else jnp.result_type(z)
+        if z is not None and not jnp.issubdtype(dtype, jnp.inexact):
             raise ValueError(
-                f"{name} has dtype {z.dtype}: need real or complex floats"
+                f"{name} has dtype {dtype}: need real or complex floats"
             )
     if b.ndim < 2:
         raise ValueError(f"b has shape {b.shape}: need (L, ..., P)")
@@ -398,12 +400,12 @@ def _validate(a, b, x0, method, chunk):
             f"a has shape {a.shape}: method 'time_invariant' needs (P,)"
         )
     if x0 is not None:
-        fits = x0.ndim < b.ndim and all(
-            n in (1, m) for n, m in zip(x0.shape[::-1], b.shape[:0:-1])
+        fits = np.ndim(x0) < b.ndim and all(
+            n in (1, m) for n, m in zip(np.shape(x0)[::-1], b.shape[:0:-1])
         )
         if not fits:
             raise ValueError(
-                f"x0 has shape {x0.shape}: need one that broadcasts to "
+                f"x0 has shape {np.shape(x0)}: need one that broadcasts to "
                 f"{b.shape[1:]}"
             )
     if not isinstance(chunk, int) or chunk < 1:

@@ -29,6 +29,11 @@ def _inexact(*arrays):
     return [jnp.asarray(x, dtype) for x in arrays]
 
 
+def _at_least_single(dtype):
+    """The dtype to compute in: LAPACK and FFT have no half precision."""
+    return jnp.promote_types(dtype, jnp.float32)
+
+
 def _concrete(x):
     """True outside a trace, where values can be looked at."""
     return not isinstance(x, jax.core.Tracer)
@@ -40,9 +45,12 @@ def _checked_dt(dt, shapes, dtype):
         raise ValueError(f"dt has shape {np.shape(dt)}; need {shapes}")
     if _concrete(dt):
         value = np.asarray(dt)
-        good = np.isrealobj(value) and np.isfinite(value) & (value > 0)
+        limits = jnp.finfo(dtype)   # beyond them a step becomes 0 or inf
+        good = np.isrealobj(value) and (value >= float(limits.tiny)) & (
+            value <= float(limits.max))
         if not np.all(good):
-            raise ValueError(f"dt is {dt}; need finite numbers > 0")
+            raise ValueError(f"dt is {dt}; need finite numbers > 0 in the "
+                             f"range of {limits.dtype}")
     return jnp.asarray(dt, jnp.finfo(dtype).dtype)
 
 # %% ../nbs/01_state_space.ipynb #4fe0c855
@@ -55,7 +63,7 @@ def _checked_alpha(method, alpha):
     if method not in DISCRETIZATIONS:
         raise ValueError(f"method is {method!r}; need one of {DISCRETIZATIONS}")
     if _concrete(alpha):
-        if not 0 <= alpha <= 1:
+        if np.ndim(alpha) or not jnp.isrealobj(alpha) or not 0 <= alpha <= 1:
             raise ValueError(f"alpha is {alpha}; need a number from 0 to 1")
         if method != "gbt" and alpha != 0.5:
             raise ValueError(f"alpha is {alpha}, but method is {method!r}; "
@@ -90,7 +98,9 @@ def discretize(
         raise ValueError(f"B has shape {np.shape(B)}; need ({N},) or ({N}, H)")
     α = _checked_alpha(method, alpha)
     A, B = _inexact(A, B)
-    dt = _checked_dt(dt, [()], A.dtype)
+    dtype, work = A.dtype, _at_least_single(A.dtype)
+    A, B = A.astype(work), B.astype(work)
+    dt = _checked_dt(dt, [()], work)
     B_columns = B.reshape(N, -1)
     if method == "zoh":
         H = B_columns.shape[1]
@@ -103,7 +113,7 @@ def discretize(
         right = jnp.hstack([I + (1 - α) * dt * A, dt * B_columns])
         solved = jnp.linalg.solve(I - α * dt * A, right)
         A_bar, B_bar = solved[:, :N], solved[:, N:]
-    return A_bar, B_bar.reshape(B.shape)
+    return A_bar.astype(dtype), B_bar.reshape(B.shape).astype(dtype)
 
 # %% ../nbs/01_state_space.ipynb #c604c831
 def _checked_system(A_bar, B_bar, C):
@@ -165,6 +175,8 @@ def recurrence(
         raise ValueError(f"u has shape {np.shape(u)}; need ({need})")
     if jnp.iscomplexobj(u):
         raise ValueError(f"u has dtype {u.dtype}; need real numbers")
+    if jnp.iscomplexobj(D):
+        raise ValueError(f"D is {D}; need real numbers")
     full = output_shape + input_shape
     elementwise = [(), input_shape] if input_shape == output_shape else []
     if np.shape(D) not in [full, *elementwise]:
@@ -338,7 +350,9 @@ def causal_convolution(
     u, K = _inexact(u, K)
     # A power of two ≥ L + taps − 1, so that nothing wraps around.
     size = 1 << (L + K.shape[0] - 2).bit_length()
+    dtype = u.dtype
+    u, K = (z.astype(_at_least_single(dtype)) for z in (u, K))
     û = jnp.fft.rfft(u, size, axis=0)
     K̂ = jnp.fft.rfft(K, size, axis=0)
     ŷ = (K̂ * û[:, None]).sum(-1) if K.ndim == 3 else K̂ * û
-    return jnp.fft.irfft(ŷ, size, axis=0)[:L]
+    return jnp.fft.irfft(ŷ, size, axis=0)[:L].astype(dtype)

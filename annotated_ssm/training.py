@@ -7,6 +7,7 @@ __all__ = ['GROUPS', 'parameter_labels', 'schedule', 'TrainingConfig', 'make_opt
            'train_step', 'start', 'predict', 'evaluate', 'streams', 'Result', 'fit', 'save', 'load']
 
 # %% ../nbs/17_training.ipynb #ab52ff86
+import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -107,6 +108,10 @@ class TrainingConfig:
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} is {getattr(self, name)}: "
                                  "it must be positive")
+            if name != "clip_norm" and not hasattr(getattr(self, name),
+                                                   "__index__"):
+                raise ValueError(f"{name} is {getattr(self, name)}: "
+                                 "it must be a whole number")
         for name in ("learning_rate", "ssm_learning_rate", "weight_decay"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}: "
@@ -158,7 +163,7 @@ def make_optimizer(params: nnx.State, config: TrainingConfig, total_steps: int,
              "regular": optax.adamw(rate, weight_decay=config.weight_decay)}
     return optax.chain(
         optax.clip_by_global_norm(config.clip_norm),
-        optax.partition({group: rules[group] for group in used}, labels))
+        optax.partition({group: rules[group] for group in sorted(used)}, labels))
 
 # %% ../nbs/17_training.ipynb #8e6a1ed0
 def cross_entropy(logits: Float[Array | np.ndarray, "batch classes"],
@@ -261,6 +266,9 @@ def predict(model: nnx.Module, split: tasks.Split, batch_size: int = 50
     twin.eval()
     graphdef, state = nnx.split(twin)
     n, parts = len(split), []
+    if n == 0 or not batch_size >= 1:
+        raise ValueError(f"split has {n} examples and batch_size is "
+                         f"{batch_size}: both must be at least 1")
     for first in range(0, n, batch_size):
         rows = np.minimum(np.arange(first, first + batch_size), n - 1)
         batch = split.take(rows)
@@ -339,12 +347,22 @@ def fit(model: nnx.Module, task: tasks.Task,
         A `Result`.
 
     Raises:
-        ValueError: the task is not judged by accuracy.
+        ValueError: the task is not judged by accuracy, has an empty split, or
+            other classes than the model.
         FloatingPointError: the loss is no longer a finite number.
     """
     if task.metric != "accuracy":
         raise ValueError(f"task has the metric {task.metric!r}: "
                          "fit needs 'accuracy'")
+    for part in ("train", "validation"):
+        if not len(getattr(task, part)):
+            raise ValueError(f"task has no examples for {part}")
+    # in the shape of all later batches, so that nothing is compiled twice
+    scores = predict(model, task.validation.take(np.arange(1)),
+                     config.batch_size).shape[1]
+    if scores != task.classes:
+        raise ValueError(f"model gives {scores} scores: "
+                         f"task has {task.classes} classes")
     size = min(config.batch_size, len(task.train))
     total = config.epochs * (len(task.train) // size)
     rate = schedule(config.learning_rate, total, config.warmup)
@@ -401,6 +419,9 @@ def save(path: str | Path, model: nnx.Module) -> None:
         model: any NNX module.
     """
     arrays = {name: np.asarray(leaf[...]) for name, leaf in _arrays(model)}
+    # NumPy's format has no bfloat16; float32 holds every one of them.
+    arrays = {name: array.astype(np.float32) if array.dtype.kind == "V"
+              else array for name, array in arrays.items()}
     with datasets.written_atomically(Path(path)) as file:
         np.savez(file, **arrays)
 
@@ -416,11 +437,16 @@ def load(path: str | Path, model: nnx.Module) -> nnx.Module:
         The copy.
 
     Raises:
-        ValueError: names or shapes in the file are not the model's.
+        ValueError: it is no such file, or names or shapes in it are not the
+            model's.
     """
     twin = nnx.clone(model)
-    with np.load(path) as file:
-        arrays = dict(file)
+    try:
+        with np.load(path) as file:
+            arrays = dict(file)
+    except (EOFError, TypeError, ValueError, zipfile.BadZipFile) as error:
+        raise ValueError(f"path is {path}, which is no whole file of `save`: "
+                         f"{error}") from error
     leaves = dict(_arrays(twin))
     for name in sorted(arrays.keys() | leaves.keys()):
         saved = arrays[name].shape if name in arrays else "nothing"
@@ -428,5 +454,5 @@ def load(path: str | Path, model: nnx.Module) -> nnx.Module:
         if saved != own:
             raise ValueError(f"path holds {saved} for {name}: "
                              f"the model has {own}")
-        leaves[name][...] = jnp.asarray(arrays[name])
+        leaves[name][...] = jnp.asarray(arrays[name], leaves[name][...].dtype)
     return twin

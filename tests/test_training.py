@@ -280,6 +280,7 @@ def test_save_and_load(tmp_path):
                           training.predict(trained, task.test))
 
 
+<<<<<<< HEAD
 def test_both_modes_of_nnx_train_alike():
     root = Path(__file__).parent.parent
     histories = []
@@ -292,3 +293,19 @@ def test_both_modes_of_nnx_train_alike():
         assert result.returncode == 0, result.stderr[-2000:]
         histories.append(json.loads(result.stdout))
     assert histories[0] == histories[1]
+=======
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16, jnp.float32])
+def test_a_saved_model_keeps_its_own_dtype(tmp_path, dtype):
+    model = models.SequenceClassifier(1, 3, 4, 1, layers.Identity,
+                                      rngs=nnx.Rngs(0))
+    graph, state = nnx.split(model)
+    short = nnx.merge(graph, jax.tree.map(
+        lambda x: x.astype(dtype) if x.dtype == jnp.float32 else x, state))
+    training.save(tmp_path / "m.npz", short)
+    for into in short, model:   # whatever the file holds
+        loaded = training.load(tmp_path / "m.npz", into)
+        assert loaded.head.kernel[...].dtype == into.head.kernel[...].dtype
+        np.testing.assert_array_equal(
+            np.asarray(loaded.head.kernel[...], np.float32),
+            np.asarray(short.head.kernel[...], np.float32))
+>>>>>>> breaker

@@ -136,3 +136,23 @@ def test_mnist_refuses_other_content(tmp_path):
     assert str(tmp_path / "mnist" / "train-images-idx3-ubyte.gz") in message
     assert datasets.sha256(GOOD) in message
     assert datasets.MNIST_FILES["train_images"].content in message
+
+
+@pytest.mark.parametrize("data", [
+    b"", b"hello world", pickle.dumps([np.ones(3)])[:-9]])
+def test_a_damaged_pickle(data):
+    with pytest.raises(ValueError, match="the pickle is damaged"):
+        datasets.unpickle_arrays(data)
+
+
+@pytest.mark.parametrize("data", [
+    b"\0\0\x08\xff" + bytes(4 * 255),
+    b"\0\0\x08\x03" + bytes(4) + b"\xff" * 8])
+def test_an_idx_shape_that_no_array_has(data):
+    with pytest.raises(ValueError, match="the idx data announces shape"):
+        datasets.read_idx(data)
+
+
+def test_one_address_is_not_a_list_of_letters(tmp_path):
+    with pytest.raises(ValueError, match="urls is 'http://.*a list of addresses"):
+        datasets.fetch("http://127.0.0.1:9/x", "00", "x", tmp_path)

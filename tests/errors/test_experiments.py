@@ -32,6 +32,15 @@ def test_unknown_experiment(name, message):
     ({"norm": 1}, "norm is 1: str is needed"),
     ({"epochs": 0}, "epochs is 0: it must be positive"),
     ({"task": "minst"}, "task is 'minst', one of 'digits', 'mnist' is needed"),
+    ({"P": 7}, "P is 7: with blocks = 2 a multiple of 4 is needed"),
+    ({"blocks": 0}, "blocks is 0, a whole number ≥ 1 is needed"),
+    ({"H": -3}, "H is -3, a whole number ≥ 1 is needed"),
+    ({"depth": 0}, "depth is 0, a whole number ≥ 1 is needed"),
+    ({"norm": "x"}, "norm is 'x', one of 'batch', 'layer' is needed"),
+    ({"glu": "x"}, "glu is 'x', one of"),
+    ({"pool": "max"}, "pool is 'max', one of 'mean', 'last' is needed"),
+    ({"dropout": 2.0}, r"dropout is 2.0: it must be in \[0, 1\)"),
+    ({"dt_min": -1.0}, "dt_min, dt_max are -1.0, .*: 0 < dt_min"),
     ({"shift": -1}, "shift is -1: it must be at least 0"),
     ({"layer": "rnn"}, "layer is 'rnn', one of 's5', 'identity' is needed"),
 ])
@@ -51,6 +60,8 @@ def test_wrong_override(changes, message):
     (["train", "digits", "--set", "H=x"], "H is 'x': int is needed"),
     (["train", "digits", "--epochs", "0"], "'0' is not a whole number ≥ 1"),
     (["train", "digits", "--seeds", "two"], "'two' is not a whole number ≥ 1"),
+    (["train", "digits", "--seed", "99999999999999999999"], "below 2**31"),
+    (["train", "digits", "--set", "P=7"], "P is 7: with blocks = 2"),
     (["train", "digits", "--seed", "-1"], "'-1' is not a whole number ≥ 0"),
     (["data", "minst"], "name is 'minst', one of 'digits', 'mnist' is needed"),
 ])
@@ -72,6 +83,23 @@ def test_data_that_cannot_be_had_ends_with_1(capsys, monkeypatch):
     monkeypatch.setattr(datasets, "load_mnist", fails)
     assert experiments.main(["data", "mnist"]) == 1
     assert "annotated-ssm: MNIST could not be fetched" in capsys.readouterr().err
+
+
+def test_damaged_data_ends_with_1(capsys, tmp_path):
+    for file in datasets.MNIST_FILES.values():
+        (tmp_path / "mnist").mkdir(exist_ok=True)
+        (tmp_path / "mnist" / file.name).write_bytes(b"")
+    assert experiments.main(["data", "mnist", "--directory", str(tmp_path)]) == 1
+    assert "delete it, and it will be fetched" in capsys.readouterr().err
+
+
+def test_a_directory_that_cannot_be_is_refused_before_training(
+        capsys, tmp_path, monkeypatch):
+    monkeypatch.delattr(training, "fit")
+    (tmp_path / "file").write_bytes(b"")
+    code = experiments.main(["train", "digits", "--quiet", "--out",
+                             str(tmp_path / "file" / "runs")])
+    assert code == 1 and str(tmp_path / "file") in capsys.readouterr().err
 
 
 def test_a_diverging_run_ends_with_1_and_writes_nothing(capsys, tmp_path):

@@ -1,5 +1,6 @@
 """What training says when something is wrong."""
 
+import dataclasses
 from functools import partial
 
 import jax.numpy as jnp
@@ -24,6 +25,8 @@ def params():
 @pytest.mark.parametrize("settings, message", [
     (dict(epochs=0), "epochs is 0: it must be positive"),
     (dict(batch_size=-1), "batch_size is -1: it must be positive"),
+    (dict(epochs=1.5), "epochs is 1.5: it must be a whole number"),
+    (dict(batch_size=2.5), "batch_size is 2.5: it must be a whole number"),
     (dict(clip_norm=0.0), "clip_norm is 0.0: it must be positive"),
     (dict(learning_rate=-1.0), "learning_rate is -1.0: it must be at least 0"),
     (dict(ssm_learning_rate=float("nan")), "ssm_learning_rate is nan"),
@@ -90,3 +93,37 @@ def test_loading_another_model(tmp_path):
     training.save(tmp_path / "m.npz", classifier(H=4))
     with pytest.raises(ValueError, match=r"path holds \(.*the model has \("):
         training.load(tmp_path / "m.npz", classifier(H=6))
+
+
+@pytest.mark.parametrize("part", ["train", "validation"])
+def test_a_task_without_examples(part):
+    empty = dataclasses.replace(
+        task(), **{part: task().train.take(np.arange(0))})
+    with pytest.raises(ValueError, match=f"task has no examples for {part}"):
+        training.fit(classifier(), empty, progress=False)
+
+
+def test_a_model_with_other_classes():
+    other = dataclasses.replace(task(), classes=5)
+    with pytest.raises(ValueError, match="model gives 3 scores: task has 5"):
+        training.fit(classifier(), other, progress=False)
+
+
+@pytest.mark.parametrize("n, size", [(0, 2), (4, 0), (4, -1)])
+def test_nothing_to_predict(n, size):
+    split = task().train.take(np.arange(n))
+    with pytest.raises(ValueError, match=f"{n} examples and batch_size is {size}"):
+        training.predict(classifier(), split, size)
+
+
+@pytest.mark.parametrize("data", [b"", b"hello", b"PK\x03\x04 cut short"])
+def test_loading_what_was_not_saved(tmp_path, data):
+    (tmp_path / "m.npz").write_bytes(data)
+    with pytest.raises(ValueError, match="path is .*m.npz, which is no whole"):
+        training.load(tmp_path / "m.npz", classifier())
+
+
+def test_loading_a_lone_array(tmp_path):
+    np.save(tmp_path / "m.npy", np.ones(3))
+    with pytest.raises(ValueError, match="path is .*m.npy, which is no whole"):
+        training.load(tmp_path / "m.npy", classifier())
