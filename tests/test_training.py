@@ -280,7 +280,6 @@ def test_save_and_load(tmp_path):
                           training.predict(trained, task.test))
 
 
-<<<<<<< HEAD
 def test_both_modes_of_nnx_train_alike():
     root = Path(__file__).parent.parent
     histories = []
@@ -293,7 +292,8 @@ def test_both_modes_of_nnx_train_alike():
         assert result.returncode == 0, result.stderr[-2000:]
         histories.append(json.loads(result.stdout))
     assert histories[0] == histories[1]
-=======
+
+
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16, jnp.float32])
 def test_a_saved_model_keeps_its_own_dtype(tmp_path, dtype):
     model = models.SequenceClassifier(1, 3, 4, 1, layers.Identity,
@@ -308,4 +308,3 @@ def test_a_saved_model_keeps_its_own_dtype(tmp_path, dtype):
         np.testing.assert_array_equal(
             np.asarray(loaded.head.kernel[...], np.float32),
             np.asarray(short.head.kernel[...], np.float32))
->>>>>>> breaker
