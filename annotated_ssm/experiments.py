@@ -28,7 +28,7 @@ from flax import nnx
 from . import datasets, layers, models, tasks, training
 from .training import TrainingConfig
 
-# %% ../nbs/18_experiments.ipynb #05a1e367
+# %% ../nbs/18_experiments.ipynb #fbaa8fd3
 LAYERS = ("s5", "identity")
 
 
@@ -105,6 +105,9 @@ def get(name: str) -> Experiment:
 
     Args:
         name: a key of `EXPERIMENTS`.
+
+    Returns:
+        Its `Experiment`.
 
     Raises:
         ValueError: there is none; near names are suggested.
@@ -203,7 +206,7 @@ def shifted(split: tasks.Split, seed: int, epoch: int, pixels: int = 1
     moved = np.moveaxis(windows[np.arange(n), down, right], 1, -1)
     return dataclasses.replace(split, u=moved.reshape(n, length, features))
 
-# %% ../nbs/18_experiments.ipynb #5273ce72
+# %% ../nbs/18_experiments.ipynb #bd7fd93c
 def build(experiment: Experiment, task: tasks.Task, seed: int = 0
           ) -> models.SequenceClassifier:
     """The model of an experiment, before training.
@@ -303,7 +306,7 @@ def run(name: str, seed: int = 0, overrides: dict[str, Any] | None = None,
             file.write(text.encode())
     return record
 
-# %% ../nbs/18_experiments.ipynb #2a899729
+# %% ../nbs/18_experiments.ipynb #021b8cb6
 def _pair(text):
     name, equals, value = text.partition("=")
     if not (name and equals):
