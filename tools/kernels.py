@@ -63,7 +63,8 @@ def run_notebook(path, folder, python=sys.executable, pythonpath=None):
         extra_arguments=["--log-level=ERROR"],
         km=AsyncKernelManager(kernel_spec_manager=OneInterpreter(python)))
     try:
-        client.execute(env=environment)
+        # a client that was handed its manager leaves the kernel running
+        client.execute(env=environment, cleanup_kc=True)
     except CellExecutionError as error:
         raise NotebookError(str(error)) from None
     return notebook
