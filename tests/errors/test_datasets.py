@@ -21,8 +21,8 @@ GOOD = datasets.write_idx(np.arange(6, dtype=np.uint8).reshape(2, 3))
     (GOOD[:-1], r"holds 5 bytes after its header: shape \(2, 3\) .* needs 6"),
     (GOOD + b"!", r"holds 7 bytes after its header: shape \(2, 3\)"),
     (b"\0\0\x08\x03" + b"\xff" * 12, "holds 0 bytes after its header"),
-    (gzip.compress(GOOD)[:-9], "the idx data is a damaged gzip file"),
-    (gzip.compress(GOOD)[:-1] + b"!", "the idx data is a damaged gzip file"),
+    (gzip.compress(GOOD, mtime=0)[:-9], "the idx data is a damaged gzip file"),
+    (gzip.compress(GOOD, mtime=0)[:-1] + b"!", "the idx data is a damaged gzip file"),
 ])
 def test_read_idx(data, message):
     with pytest.raises(ValueError, match=message):
@@ -30,7 +30,7 @@ def test_read_idx(data, message):
 
 
 def test_read_idx_names_the_file(tmp_path):
-    (tmp_path / "truncated.gz").write_bytes(gzip.compress(GOOD[:-2]))
+    (tmp_path / "truncated.gz").write_bytes(gzip.compress(GOOD[:-2], mtime=0))
     with pytest.raises(ValueError, match="truncated.gz holds 4 bytes"):
         datasets.read_idx(tmp_path / "truncated.gz")
 
@@ -129,7 +129,7 @@ def test_mnist_without_download(tmp_path):
 def test_mnist_refuses_other_content(tmp_path):
     (tmp_path / "mnist").mkdir()
     for file in datasets.MNIST_FILES.values():
-        (tmp_path / "mnist" / file.name).write_bytes(gzip.compress(GOOD))
+        (tmp_path / "mnist" / file.name).write_bytes(gzip.compress(GOOD, mtime=0))
     with pytest.raises(ValueError) as caught:
         datasets.load_mnist(tmp_path, download=False)
     message = str(caught.value)
