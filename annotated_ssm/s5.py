@@ -16,7 +16,7 @@ from .nplr import dplr
 from .scan import linear_scan
 from .state_space import discretize_diagonal
 
-# %% ../nbs/09_s5.ipynb #7c570a63
+# %% ../nbs/09_s5.ipynb #13ce5129
 def apply_ssm_naive(Λ, B, C, D, dt, u, *, method="zoh", conj_sym=True,
                     bidirectional=False, steps=None, rate=1.0, mask=None,
                     x0=None):
@@ -26,8 +26,9 @@ def apply_ssm_naive(Λ, B, C, D, dt, u, *, method="zoh", conj_sym=True,
     B̄ at each of them; no checks.
 
     Args:
-        Λ, B, C, D, dt, method, conj_sym, bidirectional, steps, rate, mask,
-            x0: as in `apply_ssm`.
+        Λ, B, C, D, dt: as in `apply_ssm`.
+        method, conj_sym, bidirectional: as in `apply_ssm`.
+        steps, rate, mask, x0: as in `apply_ssm`.
         u: one sequence (L, H).
 
     Returns:
@@ -151,7 +152,7 @@ def _backward_steps(steps, mask):
     following = jnp.where(following < mask.sum(-1)[..., None], following, 0)
     return jnp.take_along_axis(steps, following, axis=-1)
 
-# %% ../nbs/09_s5.ipynb #a3d2ae78
+# %% ../nbs/09_s5.ipynb #5b638ddf
 #| code-fold: true
 def _concrete(value):
     """Whether the numbers themselves can be looked at (not while tracing)."""
@@ -468,7 +469,7 @@ def preactivation_variance(
                       + jnp.einsum("hp,pq,hq->h", C, past_s, C)).real
     return 4 * variance if conj_sym else variance
 
-# %% ../nbs/09_s5.ipynb #413aa656
+# %% ../nbs/09_s5.ipynb #6ea28c0f
 def step(
     Λ: Inexact[ArrayLike, "P"],
     B: Inexact[ArrayLike, "P H"],

@@ -6,7 +6,7 @@
 __all__ = ['GROUPS', 'parameter_labels', 'schedule', 'TrainingConfig', 'make_optimizer', 'cross_entropy', 'TrainState',
            'train_step', 'start', 'predict', 'evaluate', 'streams', 'Result', 'fit', 'save', 'load']
 
-# %% ../nbs/17_training.ipynb #ab52ff86
+# %% ../nbs/17_training.ipynb #9fa4d10c
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -78,7 +78,7 @@ def schedule(peak: float, total_steps: int, warmup: float = 0.1):
 
     return rate
 
-# %% ../nbs/17_training.ipynb #a0d7b7e4
+# %% ../nbs/17_training.ipynb #3c9ca24f
 @dataclass(frozen=True)
 class TrainingConfig:
     """How to train: everything but the model, the data and the seed.
@@ -121,7 +121,7 @@ class TrainingConfig:
                 raise ValueError(f"{name} is {getattr(self, name)}: "
                                  "it must be in [0, 1)")
 
-# %% ../nbs/17_training.ipynb #09a379f4
+# %% ../nbs/17_training.ipynb #6558976d
 def _paths(tree):
     leaves = jax.tree_util.tree_leaves_with_path(
         tree, is_leaf=lambda leaf: isinstance(leaf, nnx.Variable))
@@ -244,7 +244,7 @@ def start(model: nnx.Module, config: TrainingConfig, total_steps: int):
     moments = make_optimizer(params, config, total_steps).init(params)
     return graphdef, jax.tree.map(jnp.copy, TrainState(params, rest, moments))
 
-# %% ../nbs/17_training.ipynb #25e49b54
+# %% ../nbs/17_training.ipynb #bf039b77
 @partial(jax.jit, static_argnums=0)
 def _logits(graphdef, state, u, mask, steps):
     return nnx.merge(graphdef, state)(u, steps=steps, mask=mask)
@@ -307,7 +307,7 @@ def streams(seed: int) -> nnx.Rngs:
     return nnx.Rngs(params=jax.random.fold_in(key, 0),
                     dropout=jax.random.fold_in(key, 1))
 
-# %% ../nbs/17_training.ipynb #91c4c258
+# %% ../nbs/17_training.ipynb #09c5c721
 @dataclass(frozen=True, eq=False)
 class Result:
     """What a run gives back.
@@ -403,7 +403,7 @@ def fit(model: nnx.Module, task: tasks.Task,
     trained.eval()
     return Result(history, best_epoch, score, trained)
 
-# %% ../nbs/17_training.ipynb #4adce75c
+# %% ../nbs/17_training.ipynb #4043d97a
 def _arrays(model):
     keys = jax.dtypes.prng_key
     return [(".".join(map(str, path)), leaf)
