@@ -16,7 +16,7 @@ from playwright.sync_api import sync_playwright
 ROOT = Path(__file__).resolve().parents[2]
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
          "--disable-background-networking", "--disable-component-update",
-         "--disable-sync"]
+         "--disable-sync", "--disable-dev-shm-usage"]
 CHROMIUM = (os.environ.get("CHROMIUM"), "chromium", "chromium-browser", "google-chrome")
 
 
@@ -75,7 +75,18 @@ def seen(site, browser):
     and once at a telephone's."""
     context = browser.new_context(viewport={"width": 1280, "height": 900},
                                   color_scheme="light", reduced_motion="reduce")
-    page = context.new_page()
+    found = {}
+    for name in site.pages:
+        # A tab of its own: what one page leaves in memory can't crash a later one.
+        page = context.new_page()
+        found[name] = look(page, site, name)
+        page.close()
+    context.close()
+    return found
+
+
+def listen(page, site):
+    """The list to which all will be added that a page must not do."""
     noise = []
     page.on("request", lambda r: noise.append(f"foreign request {r.url}") if
             urlsplit(r.url).scheme != "data" and not r.url.startswith(site.address)
@@ -86,15 +97,11 @@ def seen(site, browser):
     page.on("console", lambda m: noise.append(f"{m.type}: {m.text}")
             if m.type in ("error", "warning") else None)
     page.on("pageerror", lambda e: noise.append(f"error: {e}"))
-    found = {name: look(page, site, name, noise) for name in site.pages}
-    context.close()
-    return found
+    return noise
 
 
-def look(page, site, name, noise):
-    noise.clear()
-    page.set_viewport_size({"width": 1280, "height": 900})
-    page.emulate_media(color_scheme="light")
+def look(page, site, name):
+    noise = listen(page, site)
     page.goto(site.address + name)
     page.wait_for_function("() => !window.MathJax?.startup || window.mathsReady || "
                            "(MathJax.startup.promise.then(() => window.mathsReady = 1), 0)")
