@@ -34,10 +34,10 @@ serve: site
 	$(PY) -m http.server --bind localhost --directory $(SITE) $(PORT)
 
 test: env chromium
-	$(PY) -m pytest -q tests/errors
-	JAX_ENABLE_X64=1 $(PY) -m pytest -q tests/float64 $(CHECKED)
+	$(PY) -m pytest -q -n 2 tests/errors
+	JAX_ENABLE_X64=1 $(PY) -m pytest -q -n 2 tests/float64 $(CHECKED)
 	rm -rf docs/_build/src
-	$(PY) -m pytest tests/test_repository.py nbs tests \
+	$(PY) -m pytest nbs tests \
 	  --ignore tests/errors --ignore tests/float64 --ignore tests/data $(CHECKED)
 
 ##   make test-data  the tests that read real series from ANNOTATED_SSM_DATA

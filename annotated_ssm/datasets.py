@@ -99,7 +99,10 @@ def read_idx(source: bytes | str | Path) -> Shaped[np.ndarray, "..."]:
         raise ValueError(
             f"{name} holds {len(data) - start} bytes after its header: shape "
             f"{shape} of {dtype.itemsize}-byte values needs {size}")
-    values = np.frombuffer(data, dtype, offset=start).reshape(shape)
+    try:
+        values = np.frombuffer(data, dtype, offset=start).reshape(shape)
+    except ValueError as error:   # too many dimensions for NumPy
+        raise ValueError(f"{name} announces shape {shape}: {error}") from error
     return values.astype(dtype.newbyteorder("="))
 
 # %% ../nbs/14_datasets.ipynb #09ad9e8d
@@ -233,6 +236,8 @@ def fetch(urls: list[str] | tuple[str, ...], sha256: str, name: str,
             digest. Nothing that was sent is kept.
         ConnectionError: no address could be reached; each is listed.
     """
+    if isinstance(urls, str):
+        raise ValueError(f"urls is {urls!r}: a list of addresses is needed")
     path = cache_directory(directory) / name
     if path.exists():
         _require_digest(path.read_bytes(), sha256, path)
@@ -330,10 +335,14 @@ def unpickle_arrays(data: bytes):
         What was pickled.
 
     Raises:
-        ValueError: it asks for anything else than NumPy's own constructors.
+        ValueError: it asks for anything else than NumPy's own constructors,
+            or it is damaged.
     """
     stream = io.BytesIO(_decompress(data, "the pickle"))
-    return _ArrayUnpickler(stream, encoding="latin1").load()
+    try:
+        return _ArrayUnpickler(stream, encoding="latin1").load()
+    except (pickle.UnpicklingError, EOFError, LookupError, TypeError) as error:
+        raise ValueError(f"the pickle is damaged: {error}") from error
 
 # %% ../nbs/14_datasets.ipynb #f0877ac1
 @dataclass(frozen=True)

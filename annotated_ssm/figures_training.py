@@ -103,7 +103,7 @@ def confusion(matrix, names=None):
     ax.tick_params(length=0)
     return fig
 
-# %% ../nbs/17f_figures.ipynb #3ca93100
+# %% ../nbs/17f_figures.ipynb #56a550c2
 def misread(images, truth, answer, confidence, cols=8):
     """A sheet of images with their true and their predicted classes.
 
@@ -111,6 +111,10 @@ def misread(images, truth, answer, confidence, cols=8):
         images: (n, height, width).
         truth, answer: (n,) classes.
         confidence: (n,) the probability given to the answer.
+        cols: images in a row.
+
+    Returns:
+        The figure.
     """
     rows = max(1, -(-len(images) // cols))
     fig, axes = figure(rows, cols, height=1.25, squeeze=False)
@@ -124,13 +128,17 @@ def misread(images, truth, answer, confidence, cols=8):
                      color=PALETTE["good" if right else "error"])
     return fig
 
-# %% ../nbs/17f_figures.ipynb #87bab3eb
+# %% ../nbs/17f_figures.ipynb #e0791fdd
 def kernels(images, center, cols=8):
     """Impulse responses, folded into images.
 
     Args:
         images: (n, height, width), the response at every pixel.
         center: (row, column) of the pixel that was lit.
+        cols: images in a row.
+
+    Returns:
+        The figure.
     """
     rows = -(-len(images) // cols)
     fig, axes = figure(rows, cols, height=0.95, squeeze=False)

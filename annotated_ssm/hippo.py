@@ -17,11 +17,16 @@ MEASURES = ("legs", "legt", "lagt", "fout")
 def _check(measure, N):
     if measure not in MEASURES:
         raise ValueError(f"measure is {measure!r}, one of {MEASURES} is needed")
-    if N < 1:
-        raise ValueError(f"N is {N}, at least 1 is needed")
+    if not hasattr(N, "__index__") or N < 1:
+        raise ValueError(f"N is {N!r}, at least 1 is needed, a whole number")
     if measure == "fout" and N % 2:
         raise ValueError(f"N is {N}, the Fourier measure needs an even N: "
                          "cosines and sines come in pairs")
+
+
+def _check_present(measure, t):
+    if measure == "legs" and not (np.real(t) > 0 and np.isfinite(t)):
+        raise ValueError(f"t is {t}, the \"legs\" window [0, t] needs t > 0")
 
 
 def basis(measure, N, x):
@@ -88,6 +93,7 @@ def project(measure, N, u, t=1.0):
         Gu et al. 2020 (HiPPO), section 2.2.
     """
     x, w = quadrature(measure, N)
+    _check_present(measure, t)
     s = t - x * (t if measure == "legs" else 1.0)
     return (basis(measure, N, x) * w) @ u(s)
 
@@ -104,10 +110,11 @@ def reconstruct(measure, c, s, t=1.0):
     Returns:
         (S,), $\sum_n c_n g_n^{(t)}(s)$.
     """
+    _check_present(measure, t)
     x = (t - np.asarray(s, float)) / (t if measure == "legs" else 1.0)
     return np.asarray(c) @ basis(measure, len(c), x)
 
-# %% ../nbs/02_hippo.ipynb #9a386424
+# %% ../nbs/02_hippo.ipynb #53308eab
 def transition(measure, N):
     """The HiPPO matrices: $c' = Ac + Bu$, for "legs" $c' = (Ac + Bu)/t$.
 
@@ -123,7 +130,7 @@ def transition(measure, N):
         ValueError: an unknown measure, or N unfit for it.
 
     Source:
-        Gu et al. 2020 (HiPPO), theorems 1 and 2 and appendix D.
+        Gu et al. 2020 (HiPPO), appendix D.
     """
     _check(measure, N)
     n = np.arange(N)
@@ -161,10 +168,13 @@ def online_naive(measure, samples, N, dt=None):
         Gu et al. 2020 (HiPPO), section 2.4 and appendix B.3.
     """
     A, B = transition(measure, N)
-    if measure != "legs" and (dt is None or not dt > 0):
+    samples = np.asarray(samples, float)
+    if samples.ndim != 1:
+        raise ValueError(f"samples has shape {samples.shape}, (L,) is needed")
+    if measure != "legs" and (dt is None or not 0 < dt < np.inf):
         raise ValueError(f"dt is {dt}, {measure!r} needs a positive one")
     eye, c, history = np.eye(N), np.zeros(N), []
-    for k, value in enumerate(np.asarray(samples, float), start=1):
+    for k, value in enumerate(samples, start=1):
         h = 1 / k if measure == "legs" else dt
         c = np.linalg.solve(eye - h / 2 * A,
                             (eye + h / 2 * A) @ c + h * B * value)
@@ -184,6 +194,7 @@ def density(measure, s, t):
         (S,), total mass one. For "lagt" the weight $e^{-x}$.
     """
     _check(measure, 2)
+    _check_present(measure, t)
     x = t - np.asarray(s, float)
     if measure == "lagt":
         return np.where(x >= 0, np.exp(-np.maximum(x, 0)), 0.0)
@@ -216,7 +227,9 @@ def legs_solve(r, h):
     Returns:
         y, (N,).
     """
-    y, total = np.empty(len(r)), 0.0
+    if not 0 <= h < np.inf:
+        raise ValueError(f"h is {h}, a finite number ≥ 0 is needed")
+    y, total = np.empty(len(r), np.result_type(r, float)), 0.0
     for n, value in enumerate(r):
         s = np.sqrt(2 * n + 1.0)
         y[n] = (value - h * s * total) / (1 + h * (n + 1))
@@ -240,6 +253,9 @@ def legs_step(c, value, k):
     """
     if k < 1:
         raise ValueError(f"k is {k}, samples are counted from 1")
+    if np.ndim(value):
+        raise ValueError(f"value has shape {np.shape(value)}, one number is "
+                         "needed")
     c, h = np.asarray(c, float), 0.5 / k
     B = np.sqrt(2 * np.arange(len(c)) + 1.0)
     return legs_solve(c + h * legs_multiply(c) + 2 * h * B * value, h)

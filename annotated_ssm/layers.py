@@ -12,7 +12,7 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Array, Bool, Complex, Float
 
-from . import s5
+from . import s5, scan
 
 # %% ../nbs/11_layers.ipynb #230fffc2
 ArrayLike = jax.Array | np.ndarray
@@ -37,9 +37,11 @@ def to_complex(pair: Float[ArrayLike, "*shape 2"]) -> Complex[Array, "*shape"]:
         pair: (..., 2), real parts at `[..., 0]`, imaginary at `[..., 1]`.
 
     Returns:
-        (...), complex64 for float32 and complex128 for float64.
+        (...), complex128 for float64 and complex64 for anything shorter:
+        there is no complex half precision.
     """
-    return jax.lax.complex(jnp.asarray(pair[..., 0]), jnp.asarray(pair[..., 1]))
+    pair = jnp.asarray(pair, jnp.result_type(pair, jnp.float32))
+    return jax.lax.complex(pair[..., 0], pair[..., 1])
 
 # %% ../nbs/11_layers.ipynb #0d4d3a52
 SLOWEST_DECAY = 1e-3
@@ -83,6 +85,19 @@ def check_input(u, H, layout):
                          f"{layout[-1]} = {H} is needed")
 
 
+def check_mask(mask, u):
+    """Refuse a mask that doesn't fit the input, or has holes.
+
+    Args:
+        mask: bool, (L,) or (batch, L), True for real samples: a prefix.
+        u: the input, (batch, L, H).
+
+    Raises:
+        ValueError: its shape or dtype is another, or True follows on False.
+    """
+    s5._check_mask(mask, (u.shape[1:2], u.shape[:2]))
+
+
 STREAM_ERROR = ("a bidirectional layer reads the sequence from both ends, so it "
                 "cannot {}: the last sample influences the first output. Build "
                 "the layer with bidirectional=False")
@@ -113,7 +128,16 @@ class S5(nnx.Module):
                 outputs of variance 1 (before D).
             scan_method: one of `scan.METHODS`, or "auto".
             rngs: source of the random key, such as `nnx.Rngs(0)`.
+
+        Raises:
+            ValueError: a size or a name that doesn't fit.
         """
+        for name, value, choices in (
+                ("method", method, s5.METHODS),
+                ("scan_method", scan_method, ("auto", *scan.METHODS))):
+            if value not in choices:
+                raise ValueError(f"{name} is {value!r}, one of "
+                                 f"{', '.join(map(repr, choices))} is needed")
         start = s5.initialize(
             rngs.params(), H, P, blocks, init, bidirectional=bidirectional,
             dt_min=dt_min, dt_max=dt_max, unit_variance=unit_variance)
@@ -130,8 +154,8 @@ class S5(nnx.Module):
 
     def dynamics(self):
         """The parameters as `s5.apply_ssm` takes them: Λ, B, C, D, dt."""
-        Λ = jax.lax.complex(-jnp.exp(self.Lambda_log_decay[...]),
-                            self.Lambda_im[...])
+        Λ = to_complex(jnp.stack([-jnp.exp(self.Lambda_log_decay[...]),
+                                  self.Lambda_im[...]], -1))
         return (Λ, to_complex(self.B[...]), to_complex(self.C[...]),
                 self.D[...], jnp.exp(self.log_dt[...]))
 
@@ -251,6 +275,7 @@ class Identity(nnx.Module):
         check_input(u, self.H, ("batch", "L", "H"))
         y = jnp.asarray(u)
         if mask is not None:
+            check_mask(mask, u)
             y = jnp.where(jnp.asarray(mask)[..., None], y, 0)
         return y, self.init_state(u.shape[0]) if state is None else state
 

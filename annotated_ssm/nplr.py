@@ -21,9 +21,10 @@ ArrayLike = jax.Array | np.ndarray
 def _check(measure, N):
     if measure not in MEASURES:
         raise ValueError(f"measure is {measure!r}; need one of {MEASURES}")
-    if N < 1 or (measure == "fout" and N % 2):
+    if not hasattr(N, "__index__") or N < 1 or (measure == "fout" and N % 2):
         need = "an even number ≥ 2" if measure == "fout" else "at least 1"
-        raise ValueError(f"N is {N}; need {need} for measure={measure!r}")
+        raise ValueError(f"N is {N!r}; need {need}, a whole number, for "
+                         f"measure={measure!r}")
 
 
 def nplr(measure: str, N: int) -> tuple[
@@ -107,8 +108,17 @@ def woodbury(d: Inexact[ArrayLike, "N"], P: Inexact[ArrayLike, "r N"],
     Returns:
         y, (N,).
 
+    Raises:
+        ValueError: shapes that don't fit.
+
     Source: Gu et al. (2022), proposition 4.
     """
+    if not (np.ndim(d) == 1 and np.ndim(P) == 2
+            and np.shape(P) == np.shape(Q) == (len(P), len(d))
+            and np.shape(v) == np.shape(d)):
+        raise ValueError(f"d {np.shape(d)}, P {np.shape(P)}, Q {np.shape(Q)} "
+                         f"and v {np.shape(v)} don't fit: need (N,), (r, N), "
+                         "(r, N), (N,)")
     Qd = jnp.conj(Q) / d
     s = jnp.linalg.solve(jnp.eye(len(P)) + Qd @ P.T, Qd @ v)
     return (v - P.T @ s) / d
@@ -158,8 +168,9 @@ def discretize_dplr(Λ: Complex[ArrayLike, "M"], P: Complex[ArrayLike, "r M"],
     if np.shape(P) != np.shape(Q) or np.shape(B) != np.shape(Λ):
         raise ValueError(f"Λ {np.shape(Λ)}, P {np.shape(P)}, Q {np.shape(Q)} and "
                          f"B {np.shape(B)} don't fit: need (M,), (r, M), (r, M), (M,)")
-    if not isinstance(dt, jax.core.Tracer) and not np.all(np.asarray(dt) > 0):
-        raise ValueError(f"dt is {dt}; need a positive step")
+    if np.ndim(dt) or not jnp.isrealobj(dt) or not (
+            isinstance(dt, jax.core.Tracer) or 0 < dt < np.inf):
+        raise ValueError(f"dt is {dt}; need a positive step, one finite number")
     total = (lambda s: 2 * s.real) if conj_sym else (lambda s: s)
     D0 = 1 / (1 - dt / 2 * Λ)
     PD, QD = D0 * P, jnp.conj(Q) * D0
@@ -184,8 +195,14 @@ def step(system: Discrete, x: Complex[ArrayLike, "M"],
     Returns:
         The state after, (M,).
 
+    Raises:
+        ValueError: a state or an input of another shape.
+
     Source: Gu et al. (2022), theorem 2.
     """
+    if np.shape(x) != np.shape(system.E) or np.ndim(u_k):
+        raise ValueError(f"x has shape {np.shape(x)} and u_k {np.shape(u_k)}; "
+                         f"need {np.shape(system.E)} and one number")
     s = system.Q @ x
     s = 2 * s.real if conj_sym else s
     return x + system.E * x - system.P.T @ s + system.B * u_k

@@ -58,7 +58,7 @@ def use_style():
         return
     set_matplotlib_formats("svg", metadata={"Date": None})
 
-# %% ../nbs/00_notation.ipynb #ae3b4700
+# %% ../nbs/00_notation.ipynb #e4d61ee1
 def figure(rows=1, cols=1, width=1.0, height=2.6, **kwargs):
     """A figure as wide as the text, with a grid of axes.
 
@@ -79,6 +79,7 @@ def label_line(ax, line, text, at=-1, dx=5, dy=0, **kwargs):
     """Write a line's name at one of its points, in its colour.
 
     Args:
+        ax: the line's axes.
         line: what `ax.plot` returned for it.
         at: index of the point, the last by default.
         dx, dy: offset of the text in points.
@@ -104,7 +105,7 @@ def states(count):
     return [mpl.colors.to_hex(c)
             for c in mpl.colormaps["viridis"](np.linspace(0.0, 0.88, count))]
 
-# %% ../nbs/00_notation.ipynb #d7948e1c
+# %% ../nbs/00_notation.ipynb #7031569d
 DIVERGING = mpl.colors.LinearSegmentedColormap.from_list(
     "book", [PALETTE["s4"], "#ffffff", PALETTE["error"]])
 
@@ -113,6 +114,7 @@ def heatmap(ax, matrix, signed=True, limit=None, **kwargs):
     """Draw a matrix as tiles: row 0 on top, zero white if `signed`.
 
     Args:
+        ax: the axes to draw in.
         matrix: real, (rows, columns).
         signed: blue for negative and crimson for positive, symmetric about 0;
             otherwise viridis from the smallest entry to the largest.

@@ -38,6 +38,11 @@ def pixel_sequences(images: Shaped[np.ndarray, "n height width"],
 ArrayLike = jax.Array | np.ndarray
 
 
+def _concrete(value):
+    """Whether the numbers themselves can be looked at (not while tracing)."""
+    return not isinstance(value, jax.core.Tracer)
+
+
 @dataclass(frozen=True, eq=False)
 class Split:
     """Examples of one kind: for training, for validation, or for the test.
@@ -56,6 +61,9 @@ class Split:
     steps: Float[ArrayLike, "n L"] | None = None
 
     def __post_init__(self):
+        if np.ndim(self.u) != 3:
+            raise ValueError(
+                f"u has shape {np.shape(self.u)}: (n, L, F) is needed")
         n, length, _ = self.u.shape
         for name, shape in (("mask", (n, length)), ("steps", (n, length))):
             value = getattr(self, name)
@@ -65,6 +73,18 @@ class Split:
         if self.y.shape[:1] != (n,):
             raise ValueError(
                 f"y has shape {self.y.shape}: u holds {n} examples")
+        # Training is compiled, and a compiled model can't look at values.
+        if self.mask is not None and _concrete(self.mask):
+            mask = np.asarray(self.mask)
+            if mask.dtype != bool or (mask[:, 1:] & ~mask[:, :-1]).any():
+                raise ValueError(
+                    "mask has True after False, or is not bool: real samples "
+                    "come first, padding is on the right")
+        if self.steps is not None and _concrete(self.steps):
+            steps = np.asarray(self.steps)
+            if not np.all(np.isfinite(steps) & (steps >= 0)):
+                raise ValueError("steps has negative or infinite intervals: "
+                                 "finite numbers ≥ 0 are needed")
 
     def __len__(self) -> int:
         return self.u.shape[0]
@@ -90,6 +110,10 @@ class Task:
         length: L, the number of samples in a sequence.
         metric: what is reported, "accuracy" here.
         description: one line for people.
+
+    Raises:
+        ValueError: a split has another number of channels, or a class that
+            is not one of 0 … classes − 1.
     """
 
     name: str
@@ -101,6 +125,22 @@ class Task:
     length: int
     metric: str
     description: str
+
+    def __post_init__(self):
+        for name in ("train", "validation", "test"):
+            split = getattr(self, name)
+            if split.u.shape[-1] != self.features:
+                raise ValueError(f"{name} has {split.u.shape[-1]} channels: "
+                                 f"features says {self.features}")
+            if self.metric != "accuracy" or not len(split):
+                continue
+            y = np.asarray(split.y)
+            if not np.issubdtype(y.dtype, np.integer) or not (
+                    0 <= y.min() and y.max() < self.classes):
+                raise ValueError(
+                    f"{name} has classes {y.dtype} from {y.min()} to "
+                    f"{y.max()}: integers from 0 to {self.classes - 1} are "
+                    "needed")
 
 # %% ../nbs/16_tasks.ipynb #3af6250a
 def shuffled(n: int, *seed: int) -> Int[np.ndarray, "n"]:
@@ -385,8 +425,9 @@ def batches(split: Split, batch_size: int, *, seed: int, epoch: int,
             `drop_last`; `start`, `seed` or `epoch` out of range.
     """
     n = len(split)
-    if batch_size < 1:
-        raise ValueError(f"batch_size is {batch_size}: it must be at least 1")
+    if not hasattr(batch_size, "__index__") or batch_size < 1:
+        raise ValueError(f"batch_size is {batch_size!r}: it must be at least 1, "
+                         "a whole number")
     if drop_last and batch_size > n:
         raise ValueError(
             f"batch_size is {batch_size}: with drop_last it can be at most "

@@ -6,8 +6,9 @@
 __all__ = ['GROUPS', 'parameter_labels', 'schedule', 'TrainingConfig', 'make_optimizer', 'cross_entropy', 'TrainState',
            'train_step', 'start', 'predict', 'evaluate', 'streams', 'Result', 'fit', 'save', 'load']
 
-# %% ../nbs/17_training.ipynb #a91d7cbd
-from collections.abc import Mapping
+# %% ../nbs/17_training.ipynb #9fa4d10c
+import zipfile
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -77,7 +78,7 @@ def schedule(peak: float, total_steps: int, warmup: float = 0.1):
 
     return rate
 
-# %% ../nbs/17_training.ipynb #a0d7b7e4
+# %% ../nbs/17_training.ipynb #3c9ca24f
 @dataclass(frozen=True)
 class TrainingConfig:
     """How to train: everything but the model, the data and the seed.
@@ -107,6 +108,10 @@ class TrainingConfig:
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} is {getattr(self, name)}: "
                                  "it must be positive")
+            if name != "clip_norm" and not hasattr(getattr(self, name),
+                                                   "__index__"):
+                raise ValueError(f"{name} is {getattr(self, name)}: "
+                                 "it must be a whole number")
         for name in ("learning_rate", "ssm_learning_rate", "weight_decay"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}: "
@@ -116,7 +121,7 @@ class TrainingConfig:
                 raise ValueError(f"{name} is {getattr(self, name)}: "
                                  "it must be in [0, 1)")
 
-# %% ../nbs/17_training.ipynb #72673d3b
+# %% ../nbs/17_training.ipynb #6558976d
 def _paths(tree):
     leaves = jax.tree_util.tree_leaves_with_path(
         tree, is_leaf=lambda leaf: isinstance(leaf, nnx.Variable))
@@ -142,11 +147,12 @@ def make_optimizer(params: nnx.State, config: TrainingConfig, total_steps: int,
             that is not in `GROUPS`.
     """
     labels = parameter_labels(params) if labels is None else labels
-    bare, loose = _paths(params) - _paths(labels), _paths(labels) - _paths(params)
-    if bare or loose:
+    have, want = _paths(labels), _paths(params)
+    if have != want:
         raise ValueError(
-            f"labels leaves out {sorted(bare)} and has {sorted(loose)} "
-            "without a parameter: one label for each leaf is needed")
+            f"labels leaves out {sorted(want - have)} and has "
+            f"{sorted(have - want)} without a parameter: one label for each "
+            "leaf is needed")
     used = set(jax.tree.leaves(labels))
     if used - GROUPS.keys():
         raise ValueError(f"labels has {sorted(used - GROUPS.keys())}: "
@@ -157,7 +163,7 @@ def make_optimizer(params: nnx.State, config: TrainingConfig, total_steps: int,
              "regular": optax.adamw(rate, weight_decay=config.weight_decay)}
     return optax.chain(
         optax.clip_by_global_norm(config.clip_norm),
-        optax.partition({group: rules[group] for group in used}, labels))
+        optax.partition({group: rules[group] for group in sorted(used)}, labels))
 
 # %% ../nbs/17_training.ipynb #8e6a1ed0
 def cross_entropy(logits: Float[Array | np.ndarray, "batch classes"],
@@ -178,7 +184,7 @@ def cross_entropy(logits: Float[Array | np.ndarray, "batch classes"],
     return -jnp.mean((1 - smoothing) * of_class
                      + smoothing * log_p.mean(axis=1))
 
-# %% ../nbs/17_training.ipynb #9736edb1
+# %% ../nbs/17_training.ipynb #5a5b8019
 class TrainState(NamedTuple):
     """All that changes in training: parameters, the rest of the model
     (running averages, dropout counters), and the optimizer's moments."""
@@ -216,7 +222,8 @@ def train_step(graphdef, config, total_steps, state, u, y, mask, steps):
     (value, rest), slopes = jax.value_and_grad(loss, has_aux=True)(params)
     optimizer = make_optimizer(params, config, total_steps)
     updates, moments = optimizer.update(slopes, moments, params)
-    return TrainState(optax.apply_updates(params, updates), rest, moments), value
+    params = optax.apply_updates(params, updates)
+    return TrainState(params, rest, moments), value
 
 # %% ../nbs/17_training.ipynb #6e1d79fc
 def start(model: nnx.Module, config: TrainingConfig, total_steps: int):
@@ -237,7 +244,7 @@ def start(model: nnx.Module, config: TrainingConfig, total_steps: int):
     moments = make_optimizer(params, config, total_steps).init(params)
     return graphdef, jax.tree.map(jnp.copy, TrainState(params, rest, moments))
 
-# %% ../nbs/17_training.ipynb #25e49b54
+# %% ../nbs/17_training.ipynb #bf039b77
 @partial(jax.jit, static_argnums=0)
 def _logits(graphdef, state, u, mask, steps):
     return nnx.merge(graphdef, state)(u, steps=steps, mask=mask)
@@ -259,6 +266,9 @@ def predict(model: nnx.Module, split: tasks.Split, batch_size: int = 50
     twin.eval()
     graphdef, state = nnx.split(twin)
     n, parts = len(split), []
+    if n == 0 or not batch_size >= 1:
+        raise ValueError(f"split has {n} examples and batch_size is "
+                         f"{batch_size}: both must be at least 1")
     for first in range(0, n, batch_size):
         rows = np.minimum(np.arange(first, first + batch_size), n - 1)
         batch = split.take(rows)
@@ -297,7 +307,7 @@ def streams(seed: int) -> nnx.Rngs:
     return nnx.Rngs(params=jax.random.fold_in(key, 0),
                     dropout=jax.random.fold_in(key, 1))
 
-# %% ../nbs/17_training.ipynb #0402a44b
+# %% ../nbs/17_training.ipynb #09c5c721
 @dataclass(frozen=True, eq=False)
 class Result:
     """What a run gives back.
@@ -317,6 +327,7 @@ class Result:
 
 def fit(model: nnx.Module, task: tasks.Task,
         config: TrainingConfig = TrainingConfig(), *, seed: int = 0,
+        augment: Callable[[tasks.Split, int, int], tasks.Split] | None = None,
         progress: bool = True) -> Result:
     """Train a copy of a model; keep its best epoch by validation accuracy.
 
@@ -328,18 +339,30 @@ def fit(model: nnx.Module, task: tasks.Task,
         task: training and validation examples.
         config: a `TrainingConfig`.
         seed: decides the order of the examples.
+        augment: called as `augment(split, seed, epoch)` for each epoch's
+            variant of the training examples; a function of these alone.
         progress: show a bar.
 
     Returns:
         A `Result`.
 
     Raises:
-        ValueError: the task is not judged by accuracy.
+        ValueError: the task is not judged by accuracy, has an empty split, or
+            other classes than the model.
         FloatingPointError: the loss is no longer a finite number.
     """
     if task.metric != "accuracy":
         raise ValueError(f"task has the metric {task.metric!r}: "
                          "fit needs 'accuracy'")
+    for part in ("train", "validation"):
+        if not len(getattr(task, part)):
+            raise ValueError(f"task has no examples for {part}")
+    # in the shape of all later batches, so that nothing is compiled twice
+    scores = predict(model, task.validation.take(np.arange(1)),
+                     config.batch_size).shape[1]
+    if scores != task.classes:
+        raise ValueError(f"model gives {scores} scores: "
+                         f"task has {task.classes} classes")
     size = min(config.batch_size, len(task.train))
     total = config.epochs * (len(task.train) // size)
     rate = schedule(config.learning_rate, total, config.warmup)
@@ -350,8 +373,10 @@ def fit(model: nnx.Module, task: tasks.Task,
     bar = tqdm(range(config.epochs), desc=task.name, unit="epoch",
                disable=not progress)
     for epoch in bar:
-        losses = []
-        for batch in tasks.batches(task.train, size, seed=seed, epoch=epoch,
+        losses, examples = [], task.train
+        if augment is not None:
+            examples = augment(examples, seed, epoch)
+        for batch in tasks.batches(examples, size, seed=seed, epoch=epoch,
                                    drop_last=True):
             state, loss = train_step(graphdef, config, total, state, batch.u,
                                      batch.y, batch.mask, batch.steps)
@@ -378,7 +403,7 @@ def fit(model: nnx.Module, task: tasks.Task,
     trained.eval()
     return Result(history, best_epoch, score, trained)
 
-# %% ../nbs/17_training.ipynb #4adce75c
+# %% ../nbs/17_training.ipynb #4043d97a
 def _arrays(model):
     keys = jax.dtypes.prng_key
     return [(".".join(map(str, path)), leaf)
@@ -394,6 +419,9 @@ def save(path: str | Path, model: nnx.Module) -> None:
         model: any NNX module.
     """
     arrays = {name: np.asarray(leaf[...]) for name, leaf in _arrays(model)}
+    # NumPy's format has no bfloat16; float32 holds every one of them.
+    arrays = {name: array.astype(np.float32) if array.dtype.kind == "V"
+              else array for name, array in arrays.items()}
     with datasets.written_atomically(Path(path)) as file:
         np.savez(file, **arrays)
 
@@ -409,11 +437,16 @@ def load(path: str | Path, model: nnx.Module) -> nnx.Module:
         The copy.
 
     Raises:
-        ValueError: names or shapes in the file are not the model's.
+        ValueError: it is no such file, or names or shapes in it are not the
+            model's.
     """
     twin = nnx.clone(model)
-    with np.load(path) as file:
-        arrays = dict(file)
+    try:
+        with np.load(path) as file:
+            arrays = dict(file)
+    except (EOFError, TypeError, ValueError, zipfile.BadZipFile) as error:
+        raise ValueError(f"path is {path}, which is no whole file of `save`: "
+                         f"{error}") from error
     leaves = dict(_arrays(twin))
     for name in sorted(arrays.keys() | leaves.keys()):
         saved = arrays[name].shape if name in arrays else "nothing"
@@ -421,5 +454,5 @@ def load(path: str | Path, model: nnx.Module) -> nnx.Module:
         if saved != own:
             raise ValueError(f"path holds {saved} for {name}: "
                              f"the model has {own}")
-        leaves[name][...] = jnp.asarray(arrays[name])
+        leaves[name][...] = jnp.asarray(arrays[name], leaves[name][...].dtype)
     return twin

@@ -55,16 +55,17 @@ book_symbols = api_pages.symbols(
 html_theme = "sphinx_book_theme"
 html_title = project
 html_baseurl = _settings["doc_host"] + _settings["doc_baseurl"] + "/"
-html_logo = "_static/logo.svg"
-html_favicon = "_static/favicon.svg"
+html_favicon = "_static/logo.svg"
 html_static_path = ["_static"]
 html_css_files = ["palette.css", "custom.css"]
 html_js_files = [("book.js", {"defer": "defer"})]
 html_show_sourcelink = False
 html_domain_indices = False
-html_use_index = True
+html_use_index = False
 html_context = {"default_mode": "auto"}
 html_theme_options = {
+    "logo": {"image_light": "_static/logo.svg", "image_dark": "_static/logo.svg",
+             "text": project, "alt_text": ""},
     "repository_url": _settings["git_url"],
     "repository_branch": _settings["branch"],
     "path_to_docs": _settings["nbs_path"],

@@ -240,3 +240,32 @@ def test_rate_reaches_every_block():
     model.eval()
     close(call(model, u, steps, None, 2.0), call(model, u, 2 * steps))
     assert float(jnp.abs(call(model, u, steps) - call(model, u)).max()) > 1e-4
+
+
+@pytest.mark.parametrize("empty", ["masked", "batch", "time"])
+@pytest.mark.parametrize("prenorm", [True, False])
+def test_a_batch_without_a_sample_leaves_the_averages_alone(prenorm, empty):
+    model = SequenceClassifier(3, 2, 4, 2, Identity, prenorm=prenorm,
+                               rngs=nnx.Rngs(0))
+    model.train()
+    model(np.random.default_rng(0).normal(size=(2, 5, 3)).astype(np.float32))
+    before = jax.tree.map(jnp.copy, nnx.state(model, nnx.BatchStat))
+    u = np.ones({"batch": (0, 5, 3), "time": (2, 0, 3)}.get(empty, (2, 5, 3)),
+                np.float32)
+    y = model(u, mask=np.zeros((2, 5), bool) if empty == "masked" else None)
+    assert np.isfinite(y).all()
+    jax.tree.map(np.testing.assert_array_equal,
+                 before, nnx.state(model, nnx.BatchStat))
+
+
+def test_parameters_in_half_precision():
+    model = SequenceClassifier(3, 2, 4, 1, functools.partial(S5, P=4),
+                               rngs=nnx.Rngs(0))
+    model.eval()
+    u = np.random.default_rng(0).normal(size=(2, 5, 3)).astype(np.float32)
+    graph, state = nnx.split(model)
+    half = jax.tree.map(lambda x: x.astype(jnp.bfloat16)
+                        if x.dtype == jnp.float32 else x, state)
+    y = nnx.merge(graph, half)(u)
+    # bfloat16 keeps 8 bits of every parameter
+    assert float(jnp.abs(y - model(u)).max()) < 0.05

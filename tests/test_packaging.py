@@ -30,7 +30,7 @@ if RUNNING == settings()["min_python"]:
 
 
 def uv(*arguments):
-    subprocess.run([sys.executable, "-m", "uv", "--no-config", *map(str, arguments)],
+    subprocess.run([sys.executable, "-m", "uv", "--system-certs", *map(str, arguments)],
                    check=True, cwd=ROOT)
 
 

@@ -153,8 +153,12 @@ def test_package_is_what_the_notebooks_export(tmp_path):
     assert different == [] and unread == [], "run `make export`"
 
 
-def _undocumented(tree):
-    """Public definitions whose docstring is missing or leaves something out."""
+def _undocumented(tree, returns=True):
+    """Public definitions whose docstring is missing or leaves something out.
+
+    A function has sections (Args, Returns), or a summary short enough to name
+    each of its arguments, or takes its arguments "as in `another`".
+    """
     for owner in [tree, *(n for n in tree.body if isinstance(n, ast.ClassDef))]:
         for node in owner.body:
             if not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
@@ -165,19 +169,25 @@ def _undocumented(tree):
             if not text:
                 yield f"{node.name}: no docstring"
             elif owner is tree and isinstance(node, ast.FunctionDef):
-                args = node.args
-                if (args.args or args.posonlyargs or args.kwonlyargs) and (
-                        "Args:" not in text):
-                    yield f"{node.name}: no Args"
-                returns = [n for n in ast.walk(node)
-                           if isinstance(n, (ast.Return, ast.Yield)) and n.value]
-                if returns and not re.search("Returns:|Yields:", text):
+                arguments = [a.arg for a in (*node.args.posonlyargs, *node.args.args,
+                                             *node.args.kwonlyargs)]
+                unnamed = [a for a in arguments
+                           if not re.search(rf"(?<!\w){a}(?!\w)", text)]
+                gives = any(n.value for n in ast.walk(node)
+                            if isinstance(n, (ast.Return, ast.Yield)))
+                if unnamed and "as in `" not in text:
+                    yield f"{node.name}: says nothing of {', '.join(unnamed)}"
+                elif "Args:" in text and gives and returns and (
+                        not re.search("Returns:|Yields:", text)):
                     yield f"{node.name}: no Returns"
 
 
 @each_module
 def test_public_definitions_are_documented(path):
-    assert list(_undocumented(ast.parse(path.read_text(encoding="utf-8")))) == []
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    # Every function of a figures module returns its Figure.
+    drawn = path.stem.startswith("figures_")
+    assert list(_undocumented(tree, returns=not drawn)) == []
 
 
 def test_shapes_are_checked_while_the_tests_run():
@@ -359,7 +369,7 @@ def test_locks_are_of_the_settings():
 def test_no_file_names_a_machine():
     # Written in halves, so that this file doesn't name them itself.
     machine = re.compile("|".join([
-        "/wor" "k/", "/roo" "t/", "/hom" r"e/\w", "/Use" r"rs/\w", "/tm" r"p/\w",
+        "/wor" "k/", "/roo" "t/", "/hom" r"e/(?!you\b)\w", "/Use" r"rs/\w", "/tm" r"p/\w",
         "pypi" r"\.org", "pythonho" r"sted\.org", "npmjs" r"\.(?:org|com)",
         r"\.\./sha" "red"]))
     found = []

@@ -83,6 +83,17 @@ def test_no_steps_give_no_states(method):
     assert xs.shape == (0, 2, P) and xs.dtype == jnp.complex64
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("L", [1, 2, 7])
+@pytest.mark.parametrize("method", ("auto", *METHODS))
+def test_an_empty_batch_gives_no_states(method, L, reverse):
+    a, b = np.full(3, 0.5, np.float32), np.ones((L, 0, 3), np.float32)
+    xs, slopes = jax.value_and_grad(
+        lambda a: linear_scan(a, b, None, reverse, method).sum())(a)
+    assert linear_scan(a, b, None, reverse, method).shape == (L, 0, 3)
+    assert xs == 0 and not slopes.any()
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_the_dtype_is_the_common_one(method):
     kinds = np.float32, np.complex64

@@ -260,3 +260,23 @@ def test_dtypes_are_kept(dtype):
         y, x = recurrence(A_bar, B_bar, C, 0.0, np.ones(4, np.float32))
         assert y.dtype == np.float32 and x.dtype == dtype
         assert kernel_naive(A_bar, B_bar, C, 3).dtype == np.float32
+
+
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+@pytest.mark.parametrize("method", ["zoh", "bilinear", "gbt", "euler",
+                                    "backward_euler"])
+def test_half_precision_is_rounded_once(method, dtype):
+    A = np.array([[-1.0, 0.5], [0.25, -2.0]], np.float32)
+    B = np.array([1.0, 0.5], np.float32)
+    half = discretize(jnp.asarray(A, dtype), jnp.asarray(B, dtype), 0.125, method)
+    for short, long in zip(half, discretize(A, B, 0.125, method)):
+        assert short.dtype == dtype
+        np.testing.assert_array_equal(short, long.astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+def test_a_convolution_in_half_precision(dtype):
+    u, K = jnp.arange(5.0).astype(dtype), jnp.ones(3, dtype)
+    y = causal_convolution(u, K)
+    assert y.dtype == dtype
+    np.testing.assert_array_equal(y.astype(float), [0, 1, 3, 6, 9])

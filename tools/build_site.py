@@ -54,7 +54,8 @@ def contents(pages, modules):
                     and first <= int(match[1]) <= last and is_chapter(page)]
         parts.append((caption, chapters))
     appendix = [{"file": "api/index", "entries": [
-        {"file": f"api/{module.split('.')[-1]}"} for module in modules]}]
+        {"file": f"api/{name}", "title": name}
+        for name in (module.split(".")[-1] for module in modules)]}]
     appendix += [{"file": page} for page in pages if page == "00b_checks"]
     if figures := [page for page in pages if is_figures(page)]:
         appendix.append({"file": "figures",

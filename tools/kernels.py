@@ -57,11 +57,14 @@ def run_notebook(path, folder, python=sys.executable, pythonpath=None):
     if pythonpath is not None:
         environment["PYTHONPATH"] = str(pythonpath)
     client = NotebookClient(
-        notebook, timeout=SECONDS_PER_CELL, record_timing=False,
+        notebook, timeout=SECONDS_PER_CELL, startup_timeout=300, record_timing=False,
         store_widget_state=False, resources={"metadata": {"path": str(folder)}},
+        # Two kernels of one machine may talk in the clear: no warning.
+        extra_arguments=["--log-level=ERROR"],
         km=AsyncKernelManager(kernel_spec_manager=OneInterpreter(python)))
     try:
-        client.execute(env=environment)
+        # a client that was handed its manager leaves the kernel running
+        client.execute(env=environment, cleanup_kc=True)
     except CellExecutionError as error:
         raise NotebookError(str(error)) from None
     return notebook

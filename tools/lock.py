@@ -20,7 +20,7 @@ def compile_lock(requirements, destination, python, *flags):
     """Write the resolved requirements, hashes included, to destination."""
     command = [
         sys.executable, "-m", "uv", "pip", "compile", "-", "--no-config",
-        "--generate-hashes", "--upgrade", "--quiet",
+        "--system-certs", "--generate-hashes", "--upgrade", "--quiet",
         "--python-version", python, "--output-file", destination.name,
         "--custom-compile-command", "make lock", *flags]
     # A lock is for everyone: no private index, no override of this machine.

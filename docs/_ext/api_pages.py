@@ -11,6 +11,7 @@ import inspect
 import re
 import types
 import typing
+from pprint import pformat
 
 from bibliography import escape
 from sphinx.ext.napoleon import Config, GoogleDocstring
@@ -107,7 +108,8 @@ def source_order(module, names):
 
 def entry(module, notebook, name, value):
     """The entry of one name: a function, a class with its methods, or a constant."""
-    link = f"`code and derivation <../{notebook}.ipynb#def-{name}>`__"
+    link = [".. container:: derivation", "",
+            f"   `in the notebook <../{notebook}.ipynb#def-{name}>`__", ""]
     if inspect.isclass(value):
         lines = describe("class", name, class_signature(value), value, link)
         for method, function in public_methods(value):
@@ -116,24 +118,21 @@ def entry(module, notebook, name, value):
         return lines
     if callable(value):
         return describe("function", name, signature(value), value, link)
-    shown = re.sub(r"\s+", " ", repr(value))
-    lines = ["", f".. py:data:: {name}", f"   :canonical: {module}.{name}", ""]
-    if len(shown) <= 300 and " at 0x" not in shown:
-        lines[-1:] = [f"   :value: {shown}" if len(shown) <= 60 else "", ""]
-        if len(shown) > 60:
-            lines += indent([f"``{shown}``", ""])
-    return lines + indent([link, ""])
+    lines = ["", f".. py:data:: {name}"]
+    shown = (annotation(value) if typing.get_origin(value) else
+             pformat(value, width=68, sort_dicts=False))
+    if len(shown) <= 60:
+        return [*lines, f"   :value: {shown}", "", *indent(link)]
+    if " at 0x" in shown or len(shown) > 1500:
+        return [*lines, "", *indent(link)]
+    block = [".. code-block:: python", "", *indent(shown.splitlines()), ""]
+    return [*lines, "", *indent([*link, *block])]
 
 
-def describe(kind, name, written, value, link=None):
-    lines = ["", f".. py:{kind}:: {name}{written}", ""]
+def describe(kind, name, written, value, link=()):
     doc = inspect.getdoc(value) if own_doc(value) else ""
     text = GoogleDocstring(markdown_to_rst(doc or ""), NAPOLEON).lines()
-    # The link ends the first paragraph, where the eye is.
-    first = next((i for i, line in enumerate(text) if not line.strip()), len(text))
-    if link:
-        text[first:first] = [f"({link})"]
-    return lines + indent([*text, ""])
+    return ["", f".. py:{kind}:: {name}{written}", "", *indent([*link, *text, ""])]
 
 
 def own_doc(value):
@@ -218,7 +217,8 @@ def annotation(kind):
     if origin is not None:
         name = getattr(kind, "__name__", None) or origin.__name__
         return f"{name}[{', '.join(annotation(part) for part in inner)}]"
-    return getattr(kind, "__name__", str(kind))
+    # jax.Array is called jaxlib._jax.Array by itself.
+    return getattr(kind, "__name__", str(kind)).split(".")[-1]
 
 
 INLINE = re.compile(

@@ -276,7 +276,14 @@ def check_numbers(app, env):
 
 
 def tidy_buttons(app, pagename, templatename, context, doctree):
-    """A page that was generated has no source to show or to download."""
+    """A page that was generated has no source to show or to download.
+
+    And GitHub shows a notebook as a notebook, if it isn't asked for the plain text.
+    """
+    for button in context.get("header_buttons", ()):
+        for link in button.get("buttons", ()):
+            if "url" in link:
+                link["url"] = link["url"].removesuffix("?plain=1")
     kept = Path(app.config.book_root) / app.config.book_sources
     if doctree is not None and any(
             (kept / f"{pagename}{suffix}").exists() for suffix in (".ipynb", ".md")):
@@ -284,7 +291,7 @@ def tidy_buttons(app, pagename, templatename, context, doctree):
     context["header_buttons"] = [
         button for button in context.get("header_buttons", ())
         if button.get("label") not in
-        {"download-buttons", "launch-buttons", "repository-buttons", "source-buttons"}]
+        {"download-buttons", "launch-buttons", "source-buttons"}]
 
 
 def setup(app):

@@ -13,7 +13,8 @@ HIDDEN = {"hide", "default_exp", "exporti"}
 KNOWN = HIDDEN | {"export", "code-fold", "echo", "label", "fig-cap", "fig-alt"}
 DIRECTIVE = re.compile(r"^#\|[ \t]*([\w-]+)[ \t]*:?[ \t]*(.*?)[ \t]*$", re.MULTILINE)
 DIRECTIVE_LINE = re.compile(r"^[ \t]*#\|.*\n?", re.MULTILINE)
-FIGURE_LABEL = re.compile(r"fig-(\d+[a-z]?\.\d+)")
+# Figures of chapters are numbered; the front page's picture has just a name.
+FIGURE_LABEL = re.compile(r"fig-(?:(\d+[a-z]?\.\d+)|[a-z]+)")
 GRADED = re.compile(r"""\bgrade\(\s*["'](\d+[a-z]?\.\d+)["']""")
 MODULE_MAGIC = re.compile(r"^[%!].*$", re.MULTILINE)
 
@@ -83,6 +84,7 @@ def add_code_cell(page, cell, source, where):
         metadata["mystnb"]["code_prompt_hide"] = "Hide it"
     if "export" in found:
         metadata["defines"] = defined_names(shown)
+        tags.add("export")
 
     outputs = cell.get("outputs", [])
     images = [] if "remove-cell" in tags else [o for o in outputs if has_image(o)]
@@ -94,9 +96,10 @@ def add_code_cell(page, cell, source, where):
         page.notebook["cells"].append(body)
     if images:
         # Only the picture is the figure: what the cell printed stays above it.
+        # (myst-nb skips cells without source.)
         page.notebook["cells"].append({
             "cell_type": "code", "id": f"{cell.get('id', where)}-figure",
-            "execution_count": None, "source": "", "outputs": images,
+            "execution_count": None, "source": shown or "figure", "outputs": images,
             "metadata": {"tags": ["remove-input"], "mystnb": figure}})
 
 
@@ -118,6 +121,6 @@ def figure_metadata(page, found, images, where):
     if len(images) > 1:
         page.problems.append(f"{where}: {len(images)} pictures under {found['label']}")
         return {}
-    return {"figure": {"name": found["label"],
-                       "caption": f"**Figure {label[1]}.** {found['fig-cap']}"},
+    number = f"**Figure {label[1]}.** " if label[1] else ""
+    return {"figure": {"name": found["label"], "caption": number + found["fig-cap"]},
             "image": {"alt": found["fig-alt"]}}

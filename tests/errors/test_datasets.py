@@ -21,8 +21,8 @@ GOOD = datasets.write_idx(np.arange(6, dtype=np.uint8).reshape(2, 3))
     (GOOD[:-1], r"holds 5 bytes after its header: shape \(2, 3\) .* needs 6"),
     (GOOD + b"!", r"holds 7 bytes after its header: shape \(2, 3\)"),
     (b"\0\0\x08\x03" + b"\xff" * 12, "holds 0 bytes after its header"),
-    (gzip.compress(GOOD)[:-9], "the idx data is a damaged gzip file"),
-    (gzip.compress(GOOD)[:-1] + b"!", "the idx data is a damaged gzip file"),
+    (gzip.compress(GOOD, mtime=0)[:-9], "the idx data is a damaged gzip file"),
+    (gzip.compress(GOOD, mtime=0)[:-1] + b"!", "the idx data is a damaged gzip file"),
 ])
 def test_read_idx(data, message):
     with pytest.raises(ValueError, match=message):
@@ -30,7 +30,7 @@ def test_read_idx(data, message):
 
 
 def test_read_idx_names_the_file(tmp_path):
-    (tmp_path / "truncated.gz").write_bytes(gzip.compress(GOOD[:-2]))
+    (tmp_path / "truncated.gz").write_bytes(gzip.compress(GOOD[:-2], mtime=0))
     with pytest.raises(ValueError, match="truncated.gz holds 4 bytes"):
         datasets.read_idx(tmp_path / "truncated.gz")
 
@@ -129,10 +129,30 @@ def test_mnist_without_download(tmp_path):
 def test_mnist_refuses_other_content(tmp_path):
     (tmp_path / "mnist").mkdir()
     for file in datasets.MNIST_FILES.values():
-        (tmp_path / "mnist" / file.name).write_bytes(gzip.compress(GOOD))
+        (tmp_path / "mnist" / file.name).write_bytes(gzip.compress(GOOD, mtime=0))
     with pytest.raises(ValueError) as caught:
         datasets.load_mnist(tmp_path, download=False)
     message = str(caught.value)
     assert str(tmp_path / "mnist" / "train-images-idx3-ubyte.gz") in message
     assert datasets.sha256(GOOD) in message
     assert datasets.MNIST_FILES["train_images"].content in message
+
+
+@pytest.mark.parametrize("data", [
+    b"", b"hello world", pickle.dumps([np.ones(3)])[:-9]])
+def test_a_damaged_pickle(data):
+    with pytest.raises(ValueError, match="the pickle is damaged"):
+        datasets.unpickle_arrays(data)
+
+
+@pytest.mark.parametrize("data", [
+    b"\0\0\x08\xff" + bytes(4 * 255),
+    b"\0\0\x08\x03" + bytes(4) + b"\xff" * 8])
+def test_an_idx_shape_that_no_array_has(data):
+    with pytest.raises(ValueError, match="the idx data announces shape"):
+        datasets.read_idx(data)
+
+
+def test_one_address_is_not_a_list_of_letters(tmp_path):
+    with pytest.raises(ValueError, match="urls is 'http://.*a list of addresses"):
+        datasets.fetch("http://127.0.0.1:9/x", "00", "x", tmp_path)

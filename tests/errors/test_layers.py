@@ -51,3 +51,22 @@ def test_mask_that_is_no_prefix(both):
 def test_odd_number_of_states():
     with pytest.raises(ValueError, match="P"):
         S5(4, 5, rngs=nnx.Rngs(0))
+
+
+@pytest.mark.parametrize("option", ["method", "scan_method"])
+def test_names_are_checked_when_the_layer_is_built(option):
+    with pytest.raises(ValueError, match=f"^{option} is 'zohh', one of '"):
+        S5(4, 4, rngs=nnx.Rngs(0), **{option: "zohh"})
+
+
+@pytest.mark.parametrize("mask, words", [
+    (np.ones(5, bool), r"mask has shape \(5,\); need \(6,\) or \(2, 6\)"),
+    (np.ones(1, bool), r"mask has shape \(1,\)"),
+    (np.ones((2, 1), bool), r"mask has shape \(2, 1\)"),
+    (np.ones(6), "mask has dtype float64; need bool"),
+    (np.arange(6) > 2, "mask has True after False"),
+])
+@pytest.mark.parametrize("layer", [S5(4, 4, rngs=nnx.Rngs(0)), Identity(4)])
+def test_masks_are_refused_alike_by_every_layer(layer, mask, words):
+    with pytest.raises(ValueError, match=words):
+        layer(U, mask=mask)

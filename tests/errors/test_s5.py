@@ -49,6 +49,8 @@ HOLE = np.array([True, False, True, True, False, False])
     (dict(method="euler"), "method is 'euler'; need one of"),
     (dict(steps=-np.ones(6)), "steps contains -1.0; need intervals ≥ 0"),
     (dict(steps=np.full(6, np.nan)), "steps contains nan; need"),
+    (dict(steps=np.full(6, np.inf)), "steps contains inf; need"),
+    (dict(steps=1j * np.ones(6)), "steps is complex; need real numbers"),
     (dict(steps=np.ones(5)), "steps has shape (5,); need (6,) or (2, 6)"),
     (dict(steps=np.ones((3, 6))), "steps has shape (3, 6); need"),
     (dict(u=U[0], steps=np.ones((2, 6))), "steps has shape (2, 6); need (6,)"),
@@ -58,6 +60,8 @@ HOLE = np.array([True, False, True, True, False, False])
     (dict(mask=np.stack([~HOLE, HOLE])), "mask has True after False"),
     (dict(rate=0.0), "rate is 0.0; need one number > 0"),
     (dict(rate=np.ones(2)), "need one number > 0"),
+    (dict(rate=np.inf), "rate is inf; need one number > 0"),
+    (dict(rate=1j), "rate is 1j; need one number > 0"),
     (dict(x0=np.zeros(2)), "x0 has shape (2,); need (2, 2)"),
     (dict(scan_method="magic"), "method is 'magic'"),
     (dict(scan_method="time_invariant", steps=np.ones(6)), "time_invariant"),
@@ -86,17 +90,32 @@ def test_bidirectional_shapes():
     (1, np.zeros((3, 2)), "B has shape (3, 2); need (P, H) = (2, 3)"),
     (2, np.zeros((2, 3)), "C has shape (2, 3); need (H, P) = (3, 2)"),
     (4, np.ones(3), "dt has shape (3,); need (P,) = (2,)"),
-    (4, -np.ones(2), "dt is"),
+    (3, np.float32(1), "Λ and D have shapes (2,) and ()"),
+    (3, 1j * np.ones(3), "D is complex; need real numbers"),
+    (4, -np.ones(2), "dt is [-1. -1.]; need finite numbers > 0"),
+    (4, np.array([1, np.nan]), "dt is [ 1. nan]; need finite numbers > 0"),
+    (4, 1j * np.ones(2), "dt is complex; need real numbers"),
 ])
 def test_parameters(index, array, words):
     parameters = system()
     parameters[index] = array
+    for steps in None, np.ones(6):   # two code paths, one answer
+        with pytest.raises(ValueError, match=re.escape(words)):
+            s5.apply_ssm(*parameters, U, steps=steps)
     with pytest.raises(ValueError, match=re.escape(words)):
-        s5.apply_ssm(*parameters, U)
+        s5.step(*parameters, U[:, 0], np.zeros((2, 2)))
+
+
+def test_the_shape_of_a_rate_is_checked_while_tracing_too():
+    parameters = system()
+    with pytest.raises(ValueError, match="need one number > 0"):
+        jax.jit(lambda r: s5.apply_ssm(*parameters, U, rate=r))(np.ones(2))
 
 
 @pytest.mark.parametrize("u_k, x, options, words", [
     (U[0, 0, :2], np.zeros(2), {}, "u_k has shape (2,); need (3,)"),
+    (1j * U[0, 0], np.zeros(2), {}, "u_k has dtype complex64; need real"),
+    (U[0, 0], np.zeros(2), dict(step=np.inf), "step contains inf; need"),
     (U[:, 0], np.zeros(2), {}, "x has shape (2,); need (2, 2)"),
     (U[0, 0], np.zeros(2), dict(step=-1.0), "step contains -1.0; need"),
     (U[0, 0], np.zeros(2), dict(step=np.ones(2)), "step has shape (2,); need"),

@@ -18,6 +18,7 @@ def test_unknown_task():
 
 @pytest.mark.parametrize("arguments, message", [
     (dict(batch_size=0), "batch_size is 0: it must be at least 1"),
+    (dict(batch_size=2.5), "batch_size is 2.5: it must be .* a whole number"),
     (dict(batch_size=-3), "batch_size is -3: it must be at least 1"),
     (dict(batch_size=11, drop_last=True),
      "batch_size is 11: with drop_last it can be at most 10"),
@@ -39,6 +40,11 @@ def test_large_batch_without_drop_last_is_fine():
 @pytest.mark.parametrize("extra, message", [
     (dict(mask=np.ones((10, 3), bool)),
      r"mask has shape \(10, 3\): u needs \(10, 4\)"),
+    (dict(mask=np.tile(np.arange(4) > 1, (10, 1))), "mask has True after False"),
+    (dict(mask=np.ones((10, 4))), "mask .* is not bool"),
+    (dict(steps=-np.ones((10, 4))), "steps has negative or infinite"),
+    (dict(steps=np.full((10, 4), np.inf)), "steps has negative or infinite"),
+    (dict(steps=np.full((10, 4), np.nan)), "steps has negative or infinite"),
     (dict(steps=np.ones((9, 4), np.float32)),
      r"steps has shape \(9, 4\): u needs \(10, 4\)"),
 ])
@@ -70,3 +76,26 @@ def test_baseline_split():
     task = tasks.get("digits")
     with pytest.raises(ValueError, match="split is 'train': validation or test"):
         tasks.baseline_accuracies(task, "train")
+
+
+def test_split_needs_three_axes():
+    with pytest.raises(ValueError, match=r"u has shape \(10, 4\): \(n, L, F\)"):
+        tasks.Split(np.zeros((10, 4), np.float32), np.zeros(10, np.int32))
+
+
+@pytest.mark.parametrize("y, message", [
+    ([0, 1, 2, 3], "test has classes int64 from 0 to 3: integers from 0 to 2"),
+    ([-1, 0, 1, 2], "test has classes int64 from -1 to 2"),
+    ([0.0, 1.0, 2.0, 0.0], "test has classes float64"),
+])
+def test_a_class_that_the_task_does_not_have(y, message):
+    good = split(4)
+    bad = tasks.Split(good.u, np.array(y))
+    with pytest.raises(ValueError, match=message):
+        tasks.Task("x", good, good, bad, 1, 3, 4, "accuracy", "")
+    assert tasks.Task("x", good, good, bad, 1, 3, 4, "error", "").test is bad
+
+
+def test_channels_of_a_task():
+    with pytest.raises(ValueError, match="train has 1 channels: features says 2"):
+        tasks.Task("x", *[split()] * 3, 2, 3, 4, "accuracy", "")

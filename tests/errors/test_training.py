@@ -1,0 +1,129 @@
+"""What training says when something is wrong."""
+
+import dataclasses
+from functools import partial
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from annotated_ssm import layers, models, tasks, training
+from annotated_ssm.training import TrainingConfig
+
+
+def classifier(H=4):
+    return models.SequenceClassifier(1, 3, H, 1, partial(layers.S5, P=4),
+                                     rngs=nnx.Rngs(0))
+
+
+@pytest.fixture
+def params():
+    return nnx.state(classifier(), nnx.Param)
+
+
+@pytest.mark.parametrize("settings, message", [
+    (dict(epochs=0), "epochs is 0: it must be positive"),
+    (dict(batch_size=-1), "batch_size is -1: it must be positive"),
+    (dict(epochs=1.5), "epochs is 1.5: it must be a whole number"),
+    (dict(batch_size=2.5), "batch_size is 2.5: it must be a whole number"),
+    (dict(clip_norm=0.0), "clip_norm is 0.0: it must be positive"),
+    (dict(learning_rate=-1.0), "learning_rate is -1.0: it must be at least 0"),
+    (dict(ssm_learning_rate=float("nan")), "ssm_learning_rate is nan"),
+    (dict(weight_decay=-0.1), "weight_decay is -0.1: it must be at least 0"),
+    (dict(warmup=40), r"warmup is 40: it must be in \[0, 1\)"),
+    (dict(label_smoothing=1.0), "label_smoothing is 1.0"),
+])
+def test_configuration(settings, message):
+    with pytest.raises(ValueError, match=message):
+        TrainingConfig(**settings)
+
+
+def test_statistics_cannot_be_trained():
+    state = nnx.state(classifier(), (nnx.Param, nnx.BatchStat))
+    with pytest.raises(ValueError, match="params has BatchStat at .*mean"):
+        training.parameter_labels(state)
+
+
+def test_complex_parameters_are_refused():
+    state = nnx.State({"B": nnx.Param(jnp.ones(3, jnp.complex64))})
+    with pytest.raises(ValueError, match="params has complex64 at B"):
+        training.parameter_labels(state)
+
+
+def test_a_leaf_without_a_label(params):
+    labels = list(nnx.to_flat_state(training.parameter_labels(params)))
+    with pytest.raises(ValueError, match="labels leaves out .*log_dt"):
+        training.make_optimizer(
+            params, TrainingConfig(), 10, nnx.from_flat_state(
+                [item for item in labels if item[0][-1] != "log_dt"]))
+
+
+def test_a_label_without_a_leaf(params):
+    labels = list(nnx.to_flat_state(training.parameter_labels(params)))
+    with pytest.raises(ValueError, match="and has .*gone.* without a parameter"):
+        training.make_optimizer(
+            params, TrainingConfig(), 10,
+            nnx.from_flat_state([*labels, (("gone",), "ssm")]))
+
+
+def test_an_unknown_label(params):
+    labels = nnx.map_state(lambda path, leaf: "fast", params)
+    with pytest.raises(ValueError, match=r"labels has \['fast'\]: one of ssm"):
+        training.make_optimizer(params, TrainingConfig(), 10, labels)
+
+
+def task(value=0.0, metric="accuracy"):
+    split = tasks.Split(np.full((4, 5, 1), value, np.float32),
+                        np.zeros(4, np.int32))
+    return tasks.Task("flat", split, split, split, 1, 3, 5, metric, "constant")
+
+
+def test_another_metric():
+    with pytest.raises(ValueError, match="task has the metric 'mse'"):
+        training.fit(classifier(), task(metric="mse"), progress=False)
+
+
+def test_a_loss_that_is_not_a_number_stops_the_run():
+    with pytest.raises(FloatingPointError, match="the loss of epoch 0 is nan"):
+        training.fit(classifier(), task(float("nan")), progress=False)
+
+
+def test_loading_another_model(tmp_path):
+    training.save(tmp_path / "m.npz", classifier(H=4))
+    with pytest.raises(ValueError, match=r"path holds \(.*the model has \("):
+        training.load(tmp_path / "m.npz", classifier(H=6))
+
+
+@pytest.mark.parametrize("part", ["train", "validation"])
+def test_a_task_without_examples(part):
+    empty = dataclasses.replace(
+        task(), **{part: task().train.take(np.arange(0))})
+    with pytest.raises(ValueError, match=f"task has no examples for {part}"):
+        training.fit(classifier(), empty, progress=False)
+
+
+def test_a_model_with_other_classes():
+    other = dataclasses.replace(task(), classes=5)
+    with pytest.raises(ValueError, match="model gives 3 scores: task has 5"):
+        training.fit(classifier(), other, progress=False)
+
+
+@pytest.mark.parametrize("n, size", [(0, 2), (4, 0), (4, -1)])
+def test_nothing_to_predict(n, size):
+    split = task().train.take(np.arange(n))
+    with pytest.raises(ValueError, match=f"{n} examples and batch_size is {size}"):
+        training.predict(classifier(), split, size)
+
+
+@pytest.mark.parametrize("data", [b"", b"hello", b"PK\x03\x04 cut short"])
+def test_loading_what_was_not_saved(tmp_path, data):
+    (tmp_path / "m.npz").write_bytes(data)
+    with pytest.raises(ValueError, match="path is .*m.npz, which is no whole"):
+        training.load(tmp_path / "m.npz", classifier())
+
+
+def test_loading_a_lone_array(tmp_path):
+    np.save(tmp_path / "m.npy", np.ones(3))
+    with pytest.raises(ValueError, match="path is .*m.npy, which is no whole"):
+        training.load(tmp_path / "m.npy", classifier())
