@@ -106,8 +106,8 @@ def doubling_kernel(system: Discrete, C: Inexact[ArrayLike, "M"], L: int,
 
 # %% ../nbs/05b_kernels_time.ipynb #df942adf
 def block_length(L):
-    """The power of two next to the square root of L (on a log scale)."""
-    return 1 << round(np.log2(L) / 2)
+    """The power of two next to half the square root of L (on a log scale)."""
+    return 1 << max(0, round(np.log2(L) / 2 - 1))
 
 
 def krylov_kernel(system: Discrete, C: Inexact[ArrayLike, "M"], L: int,
@@ -123,7 +123,7 @@ def krylov_kernel(system: Discrete, C: Inexact[ArrayLike, "M"], L: int,
         C: output vector, (M,); the true one.
         L: number of taps, at least 1.
         conj_sym: as for `discretize_dplr`.
-        block: m; about the square root of L by default.
+        block: m; `block_length` of L by default.
 
     Returns:
         K, (L,), real.

@@ -1,0 +1,107 @@
+"""Timing of compiled functions side by side, and where the results go.
+
+Ratios, not milliseconds, are what a noisy machine can say: every round runs
+every candidate once, and a ratio is the median over the rounds of the
+reference's time divided by the candidate's in the same round.
+"""
+
+import datetime
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "results" / "benchmarks"
+
+
+def compile_all(functions, arguments):
+    """Compile ahead of time: name -> (compiled, seconds, temporary bytes)."""
+    compiled = {}
+    for name, function in functions.items():
+        start = time.perf_counter()
+        program = jax.jit(function).lower(*arguments).compile()
+        seconds = time.perf_counter() - start
+        memory = program.memory_analysis()
+        compiled[name] = program, seconds, memory.temp_size_in_bytes
+    return compiled
+
+
+def compare(functions, arguments, reference, rounds=9, budget=60.0):
+    """Run the functions in turn on the same arguments.
+
+    Args:
+        functions: name -> function of `arguments`.
+        arguments: a tuple of arrays.
+        reference: the name that the others are compared with.
+        rounds: how many rounds at most; the first one is not counted.
+        budget: seconds after which no further round begins (but three do).
+
+    Returns:
+        name -> milliseconds (median), speedup, temporary bytes and their
+        share of the reference's, seconds of compilation, rounds.
+    """
+    compiled = compile_all(functions, arguments)
+    times = {name: [] for name in functions}
+    start = time.perf_counter()
+    for turn in range(rounds + 1):
+        if turn > 3 and time.perf_counter() - start > budget:
+            break
+        for name, (program, *_) in compiled.items():
+            begin = time.perf_counter()
+            jax.block_until_ready(program(*arguments))
+            times[name].append(time.perf_counter() - begin)
+    times = {name: np.array(values[1:]) for name, values in times.items()}
+    base = compiled[reference][2]
+    return {name: {
+        "ms": round(1e3 * float(np.median(times[name])), 3),
+        "speedup": round(float(np.median(times[reference] / times[name])), 2),
+        "temp_bytes": compiled[name][2],
+        "temp_share": round(compiled[name][2] / base, 5) if base else None,
+        "compile_s": round(compiled[name][1], 2),
+        "rounds": len(times[name]),
+    } for name in functions}
+
+
+def processor():
+    """The processor's name."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":")[1].strip() for line in lines
+                    if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor()
+
+
+def provenance(**configuration):
+    """What every result carries: how, where and from what it was measured."""
+    git = lambda *a: subprocess.run(["git", *a], cwd=ROOT, text=True,
+                                    capture_output=True).stdout.strip()
+    return {
+        "command": " ".join(["python", "-m", *sys.orig_argv[2:]]),
+        "configuration": configuration,
+        "commit": git("rev-parse", "--short", "HEAD"),
+        "uncommitted_changes": bool(git("status", "--porcelain", "--",
+                                        "annotated_ssm", "benchmarks")),
+        "date": datetime.date.today().isoformat(),
+        "device": processor() if jax.default_backend() == "cpu"
+        else jax.devices()[0].device_kind,
+        "backend": jax.default_backend(), "cores": os.cpu_count(),
+        "python": platform.python_version(), "jax": jax.__version__,
+    }
+
+
+def record(name, result):
+    """Write results/benchmarks/NAME.json, whole or not at all."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    part.replace(path)
+    return path
