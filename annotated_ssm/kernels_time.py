@@ -104,7 +104,7 @@ def doubling_kernel(system: Discrete, C: Inexact[ArrayLike, "M"], L: int,
         E = 2 * E + E @ E
     return (rows @ columns).real.reshape(-1)[:L]
 
-# %% ../nbs/05b_kernels_time.ipynb #df942adf
+# %% ../nbs/05b_kernels_time.ipynb #09d750b4
 def block_length(L):
     """The power of two next to half the square root of L (on a log scale)."""
     return 1 << max(0, round(np.log2(L) / 2 - 1))
