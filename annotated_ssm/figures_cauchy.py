@@ -10,7 +10,7 @@ import numpy as np
 
 from .plotting import PALETTE, figure, label_lines
 
-# %% ../nbs/05f_figures.ipynb #e7536780
+# %% ../nbs/05f_figures.ipynb #dbe095b7
 def circle(L, poles, K):
     """Roots of unity and the poles near them; the kernel beside.
 
@@ -122,7 +122,7 @@ def error(steps, errors):
     """
     fig, ax = figure(width=0.8, height=2.8)
     colours = ("reconstruction", "s4", "s5", "state")
-    ax.set(xlabel="step", ylabel="largest error / largest tap")
+    ax.set(xlabel="step", ylabel="relative error")
     label_lines(ax, {
         ax.loglog(steps, values, ".-", color=PALETTE[colour])[0]: name
         for colour, (name, values) in zip(colours, errors.items())})
