@@ -17,19 +17,43 @@ from .nplr import Discrete
 
 ArrayLike = jax.Array | np.ndarray
 
-# %% ../nbs/05b_kernels_time.ipynb #0ff5e48d
+# %% ../nbs/05b_kernels_time.ipynb #75fff045
 def pack(x, conj_sym=True):
-    """States as real numbers: (..., M) to (..., 2M) if conj_sym, else as is."""
+    """States as real numbers.
+
+    Args:
+        x: complex states, (..., M).
+        conj_sym: they are one member of each pair; if not, x stays as it is.
+
+    Returns:
+        Real and imaginary parts in a row, (..., 2M).
+    """
     return jnp.concatenate([x.real, x.imag], -1) if conj_sym else x
 
 
 def pack_row(y, conj_sym=True):
-    r"""Functionals: `pack_row(y) @ pack(x)` is $2\operatorname{Re}(yx)$."""
+    r"""Functionals: `pack_row(y) @ pack(x)` is $2\operatorname{Re}(yx)$.
+
+    Args:
+        y: complex functionals, (..., M).
+        conj_sym: as for `pack`.
+
+    Returns:
+        Real, (..., 2M).
+    """
     return jnp.concatenate([2*y.real, -2*y.imag], -1) if conj_sym else y
 
 
 def unpack_row(y, conj_sym=True):
-    """The inverse of `pack_row`."""
+    """The inverse of `pack_row`.
+
+    Args:
+        y: real, (..., 2M).
+        conj_sym: as for `pack`.
+
+    Returns:
+        Complex, (..., M).
+    """
     if not conj_sym:
         return y
     real, imag = jnp.split(y, 2, -1)
@@ -37,7 +61,15 @@ def unpack_row(y, conj_sym=True):
 
 
 def pack_diagonal(f, conj_sym=True):
-    r"""The matrix of $x \mapsto fx$ on packed states."""
+    r"""The matrix of $x \mapsto fx$ on packed states.
+
+    Args:
+        f: complex factors, (M,).
+        conj_sym: as for `pack`.
+
+    Returns:
+        Real, (2M, 2M); complex and diagonal, (M, M), if not conj_sym.
+    """
     if not conj_sym:
         return jnp.diag(f)
     a, b = jnp.diag(f.real), jnp.diag(f.imag)
@@ -104,9 +136,16 @@ def doubling_kernel(system: Discrete, C: Inexact[ArrayLike, "M"], L: int,
         E = 2 * E + E @ E
     return (rows @ columns).real.reshape(-1)[:L]
 
-# %% ../nbs/05b_kernels_time.ipynb #09d750b4
+# %% ../nbs/05b_kernels_time.ipynb #93f3fee4
 def block_length(L):
-    """The power of two next to half the square root of L (on a log scale)."""
+    """The power of two next to half the square root of L, on a log scale.
+
+    Args:
+        L: number of taps.
+
+    Returns:
+        m, at least 1.
+    """
     return 1 << max(0, round(np.log2(L) / 2 - 1))
 
 
