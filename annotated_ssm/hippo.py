@@ -10,7 +10,7 @@ __all__ = ['MEASURES', 'basis', 'quadrature', 'project', 'reconstruct', 'transit
 import numpy as np
 from numpy.polynomial import laguerre, legendre
 
-# %% ../nbs/02_hippo.ipynb #3faba209
+# %% ../nbs/02_hippo.ipynb #e73bbccb
 MEASURES = ("legs", "legt", "lagt", "fout")
 
 
@@ -77,7 +77,7 @@ def quadrature(measure, N):
         x, w = (start + 2 * x).ravel(), np.tile(2 * w, len(start))
     return x, w
 
-# %% ../nbs/02_hippo.ipynb #47088e4c
+# %% ../nbs/02_hippo.ipynb #e8cafebe
 def project(measure, N, u, t=1.0):
     """The optimal coefficients of a signal's past, by quadrature.
 
@@ -148,7 +148,7 @@ def transition(measure, N):
     rotation = np.diag(frequency, -1) - np.diag(frequency, 1)
     return rotation - 2 * np.outer(b, b), 2 * b
 
-# %% ../nbs/02_hippo.ipynb #94f43218
+# %% ../nbs/02_hippo.ipynb #ebcfa849
 def online_naive(measure, samples, N, dt=None):
     """Coefficients after every sample, by dense bilinear steps.
 
@@ -181,7 +181,7 @@ def online_naive(measure, samples, N, dt=None):
         history.append(c)
     return np.array(history).reshape(-1, N)
 
-# %% ../nbs/02_hippo.ipynb #cabc9323
+# %% ../nbs/02_hippo.ipynb #8265acda
 def density(measure, s, t):
     """The weight that the memory at time t gives to times s.
 
@@ -201,7 +201,7 @@ def density(measure, s, t):
     window = t if measure == "legs" else 1.0
     return np.where((x >= 0) & (x <= window), 1 / window, 0.0)
 
-# %% ../nbs/02_hippo.ipynb #0433dddf
+# %% ../nbs/02_hippo.ipynb #911ae43e
 def legs_multiply(x):
     """The LegS matrix times a vector in O(N), by a cumulative sum.
 
