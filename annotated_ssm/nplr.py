@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['ArrayLike', 'nplr', 'dplr', 'woodbury', 'Discrete', 'discretize_dplr', 'step']
 
-# %% ../nbs/04_nplr.ipynb #40e0a231
+# %% ../nbs/04_nplr.ipynb #69ca7585
 from typing import NamedTuple
 
 import jax
@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Complex, Float, Inexact
 
 from .hippo import transition
+from .state_space import as_arrays, is_concrete
 
 ArrayLike = jax.Array | np.ndarray
 
@@ -88,7 +89,7 @@ def dplr(measure: str, N: int, conj_sym: bool = True) -> tuple[
     Λ = (-0.5 if measure == "legs" else 0.0) + 1j * ω
     return Λ, P @ V.conj(), V.conj().T @ B, V
 
-# %% ../nbs/04_nplr.ipynb #1c433c43
+# %% ../nbs/04_nplr.ipynb #d3a6b718
 def woodbury(d: Inexact[ArrayLike, "N"], P: Inexact[ArrayLike, "r N"],
              Q: Inexact[ArrayLike, "r N"], v: Inexact[ArrayLike, "N"],
              ) -> Inexact[jax.Array, "N"]:
@@ -107,6 +108,7 @@ def woodbury(d: Inexact[ArrayLike, "N"], P: Inexact[ArrayLike, "r N"],
 
     Source: Gu et al. (2022), proposition 4.
     """
+    d, P, Q, v = as_arrays(d, P, Q, v)
     if not (np.ndim(d) == 1 and np.ndim(P) == 2
             and np.shape(P) == np.shape(Q) == (len(P), len(d))
             and np.shape(v) == np.shape(d)):
@@ -117,7 +119,7 @@ def woodbury(d: Inexact[ArrayLike, "N"], P: Inexact[ArrayLike, "r N"],
     s = jnp.linalg.solve(jnp.eye(len(P)) + Qd @ P.T, Qd @ v)
     return (v - P.T @ s) / d
 
-# %% ../nbs/04_nplr.ipynb #0e3c94a6
+# %% ../nbs/04_nplr.ipynb #9c0460bb
 class Discrete(NamedTuple):
     r"""A discrete system: $x_k = x_{k-1} + Ex_{k-1} - P^\top(Qx_{k-1}) + Bu_k$.
 
@@ -154,7 +156,9 @@ def discretize_dplr(Λ: Complex[ArrayLike, "M"], P: Complex[ArrayLike, "r M"],
 
     Source: Gu et al. (2022), theorem 2 and appendix C.2.
     """
-    Q = P if Q is None else Q
+    Λ, P, B, Q = as_arrays(Λ, P, B, P if Q is None else Q)
+    if np.ndim(Λ) != 1:
+        raise ValueError(f"Λ has shape {np.shape(Λ)}; need (M,)")
     for name, array in (("P", P), ("Q", Q)):
         if np.ndim(array) != 2 or np.shape(array)[1] != len(Λ):
             raise ValueError(f"{name} has shape {np.shape(array)}; need "
@@ -163,7 +167,7 @@ def discretize_dplr(Λ: Complex[ArrayLike, "M"], P: Complex[ArrayLike, "r M"],
         raise ValueError(f"Λ {np.shape(Λ)}, P {np.shape(P)}, Q {np.shape(Q)} and "
                          f"B {np.shape(B)} don't fit: need (M,), (r, M), (r, M), (M,)")
     if np.ndim(dt) or not jnp.isrealobj(dt) or not (
-            isinstance(dt, jax.core.Tracer) or 0 < dt < np.inf):
+            not is_concrete(dt) or 0 < dt < np.inf):
         raise ValueError(f"dt is {dt}; need a positive step, one finite number")
     total = (lambda s: 2 * s.real) if conj_sym else (lambda s: s)
     D0 = 1 / (1 - dt / 2 * Λ)
@@ -194,6 +198,7 @@ def step(system: Discrete, x: Complex[ArrayLike, "M"],
 
     Source: Gu et al. (2022), theorem 2.
     """
+    x, u_k = as_arrays(x, u_k)
     if np.shape(x) != np.shape(system.E) or np.ndim(u_k):
         raise ValueError(f"x has shape {np.shape(x)} and u_k {np.shape(u_k)}; "
                          f"need {np.shape(system.E)} and one number")

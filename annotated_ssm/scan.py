@@ -350,6 +350,8 @@ def linear_scan(
 
     Source: Smith et al. (2023), Section 2.2 and Appendix H.
     """
+    a, b, x0 = (z if z is None or hasattr(z, "shape") else jnp.asarray(z)
+                for z in (a, b, x0))
     _validate(a, b, x0, method, chunk)
     dtype = jnp.result_type(*(z for z in (a, b, x0) if z is not None))
     if method == "auto":
