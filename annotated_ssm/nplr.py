@@ -119,7 +119,7 @@ def woodbury(d: Inexact[ArrayLike, "N"], P: Inexact[ArrayLike, "r N"],
     s = jnp.linalg.solve(jnp.eye(len(P)) + Qd @ P.T, Qd @ v)
     return (v - P.T @ s) / d
 
-# %% ../nbs/04_nplr.ipynb #9c0460bb
+# %% ../nbs/04_nplr.ipynb #4a55cdca
 class Discrete(NamedTuple):
     r"""A discrete system: $x_k = x_{k-1} + Ex_{k-1} - P^\top(Qx_{k-1}) + Bu_k$.
 
@@ -198,7 +198,7 @@ def step(system: Discrete, x: Complex[ArrayLike, "M"],
 
     Source: Gu et al. (2022), theorem 2.
     """
-    x, u_k = as_arrays(x, u_k)
+    (x,) = as_arrays(x)
     if np.shape(x) != np.shape(system.E) or np.ndim(u_k):
         raise ValueError(f"x has shape {np.shape(x)} and u_k {np.shape(u_k)}; "
                          f"need {np.shape(system.E)} and one number")

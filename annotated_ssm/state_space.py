@@ -294,7 +294,7 @@ def phi1(z: Inexact[ArrayLike, "..."] | Scalar) -> Inexact[Array, "..."]:
     Returns:
         The shape and dtype of `z`.
     """
-    return _moment(*_inexact(z), 0)
+    return _moment(*_inexact(*as_arrays(z)), 0)
 
 # %% ../nbs/01_state_space.ipynb #1c208133
 def discretize_diagonal(
