@@ -13,7 +13,7 @@ from .plotting import PALETTE, figure, label_line
 PRECISION_COLOURS = {"float16": PALETTE["muted"], "float32": PALETTE["reconstruction"],
                      "float64": PALETTE["s4"]}
 
-# %% ../nbs/03f_figures.ipynb #7d25f67e
+# %% ../nbs/03f_figures.ipynb #5d8f13f2
 def blow_up(V, sizes, measured, exact):
     """The eigenvectors' entries, and their condition number against size.
 
@@ -44,23 +44,28 @@ def blow_up(V, sizes, measured, exact):
     return fig
 
 
-def reconstruction(sizes, errors, predicted):
+def reconstruction(sizes, errors, predicted, eps):
     """Reconstruction error against size, with its prediction dashed.
 
     Args:
         sizes: (S,).
-        errors, predicted: dicts from precision to (S,).
+        errors, predicted: dicts from precision to (S,); a line ends where its
+            error is infinite.
+        eps: dict from precision to its machine epsilon, drawn dotted.
 
     Returns:
-        The figure; lines alternate error, prediction.
+        The figure; of each precision the lines error, prediction, epsilon.
     """
     fig, ax = figure(width=0.75, height=2.8)
-    ceiling = 1e3 * max(np.max(e) for e in errors.values())
+    finite = {name: np.flatnonzero(np.isfinite(e)) for name, e in errors.items()}
+    ceiling = 1e3 * max(np.max(np.array(e)[finite[name]])
+                        for name, e in errors.items())
     for name, values in errors.items():
         line, = ax.semilogy(sizes, values, color=PRECISION_COLOURS[name])
-        label_line(ax, line, name)
+        label_line(ax, line, name, at=finite[name][-1])
         ax.semilogy(sizes, predicted[name], color=PRECISION_COLOURS[name],
                     ls="--", lw=0.9)
+        ax.axhline(eps[name], color=PRECISION_COLOURS[name], ls=":", lw=0.9)
     ax.set(xlabel="$N$", ylabel="largest error", ylim=(1e-17, ceiling))
     return fig
 

@@ -10,7 +10,7 @@ __all__ = ['MEASURES', 'basis', 'quadrature', 'project', 'reconstruct', 'transit
 import numpy as np
 from numpy.polynomial import laguerre, legendre
 
-# %% ../nbs/02_hippo.ipynb #3faba209
+# %% ../nbs/02_hippo.ipynb #0d87be47
 MEASURES = ("legs", "legt", "lagt", "fout")
 
 
@@ -22,6 +22,14 @@ def _check(measure, N):
     if measure == "fout" and N % 2:
         raise ValueError(f"N is {N}, the Fourier measure needs an even N: "
                          "cosines and sines come in pairs")
+
+
+def _vector(name, x):
+    """x as a one-dimensional array of real or complex numbers."""
+    x = np.asarray(x)
+    if x.ndim != 1:
+        raise ValueError(f"{name} has shape {x.shape}, one axis is needed")
+    return x if np.issubdtype(x.dtype, np.inexact) else x.astype(float)
 
 
 def _check_present(measure, t):
@@ -45,7 +53,7 @@ def basis(measure, N, x):
         ValueError: an unknown measure, or N unfit for it.
     """
     _check(measure, N)
-    x, n = np.asarray(x, float), np.arange(N)[:, None]
+    x, n = _vector("x", x), np.arange(N)[:, None]
     inside = (x >= 0) & ((x <= 1) | (measure == "lagt"))
     x = np.where(inside, x, 0.0)
     if measure == "lagt":
@@ -77,7 +85,7 @@ def quadrature(measure, N):
         x, w = (start + 2 * x).ravel(), np.tile(2 * w, len(start))
     return x, w
 
-# %% ../nbs/02_hippo.ipynb #47088e4c
+# %% ../nbs/02_hippo.ipynb #e716f6f1
 def project(measure, N, u, t=1.0):
     """The optimal coefficients of a signal's past, by quadrature.
 
@@ -109,10 +117,14 @@ def reconstruct(measure, c, s, t=1.0):
 
     Returns:
         (S,), $\sum_n c_n g_n^{(t)}(s)$.
+
+    Raises:
+        ValueError: c or s is not a vector, or t not positive for "legs".
     """
     _check_present(measure, t)
-    x = (t - np.asarray(s, float)) / (t if measure == "legs" else 1.0)
-    return np.asarray(c) @ basis(measure, len(c), x)
+    c, s = _vector("c", c), _vector("s", s)
+    x = (t - s) / (t if measure == "legs" else 1.0)
+    return c @ basis(measure, len(c), x)
 
 # %% ../nbs/02_hippo.ipynb #53308eab
 def transition(measure, N):
@@ -148,7 +160,7 @@ def transition(measure, N):
     rotation = np.diag(frequency, -1) - np.diag(frequency, 1)
     return rotation - 2 * np.outer(b, b), 2 * b
 
-# %% ../nbs/02_hippo.ipynb #94f43218
+# %% ../nbs/02_hippo.ipynb #fcd7d041
 def online_naive(measure, samples, N, dt=None):
     """Coefficients after every sample, by dense bilinear steps.
 
@@ -168,9 +180,7 @@ def online_naive(measure, samples, N, dt=None):
         Gu et al. 2020 (HiPPO), section 2.4 and appendix B.3.
     """
     A, B = transition(measure, N)
-    samples = np.asarray(samples, float)
-    if samples.ndim != 1:
-        raise ValueError(f"samples has shape {samples.shape}, (L,) is needed")
+    samples = _vector("samples", samples)
     if measure != "legs" and (dt is None or not 0 < dt < np.inf):
         raise ValueError(f"dt is {dt}, {measure!r} needs a positive one")
     eye, c, history = np.eye(N), np.zeros(N), []
@@ -181,7 +191,7 @@ def online_naive(measure, samples, N, dt=None):
         history.append(c)
     return np.array(history).reshape(-1, N)
 
-# %% ../nbs/02_hippo.ipynb #cabc9323
+# %% ../nbs/02_hippo.ipynb #8265acda
 def density(measure, s, t):
     """The weight that the memory at time t gives to times s.
 
@@ -201,7 +211,7 @@ def density(measure, s, t):
     window = t if measure == "legs" else 1.0
     return np.where((x >= 0) & (x <= window), 1 / window, 0.0)
 
-# %% ../nbs/02_hippo.ipynb #0433dddf
+# %% ../nbs/02_hippo.ipynb #89c597a2
 def legs_multiply(x):
     """The LegS matrix times a vector in O(N), by a cumulative sum.
 
@@ -210,7 +220,11 @@ def legs_multiply(x):
 
     Returns:
         $Ax$, (N,).
+
+    Raises:
+        ValueError: x is not a vector.
     """
+    x = _vector("x", x)
     n = np.arange(len(x))
     s = np.sqrt(2 * n + 1.0)
     before = np.cumsum(s * x) - s * x
@@ -226,9 +240,13 @@ def legs_solve(r, h):
 
     Returns:
         y, (N,).
+
+    Raises:
+        ValueError: r is not a vector, or h is negative or not finite.
     """
     if not 0 <= h < np.inf:
         raise ValueError(f"h is {h}, a finite number ≥ 0 is needed")
+    r = _vector("r", r)
     y, total = np.empty(len(r), np.result_type(r, float)), 0.0
     for n, value in enumerate(r):
         s = np.sqrt(2 * n + 1.0)
@@ -249,13 +267,13 @@ def legs_step(c, value, k):
         Coefficients after k samples, (N,).
 
     Raises:
-        ValueError: k is less than 1.
+        ValueError: k is less than 1, c not a vector, or value not a number.
     """
     if k < 1:
         raise ValueError(f"k is {k}, samples are counted from 1")
     if np.ndim(value):
         raise ValueError(f"value has shape {np.shape(value)}, one number is "
                          "needed")
-    c, h = np.asarray(c, float), 0.5 / k
+    c, h = _vector("c", c), 0.5 / k
     B = np.sqrt(2 * np.arange(len(c)) + 1.0)
     return legs_solve(c + h * legs_multiply(c) + 2 * h * B * value, h)

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['ArrayLike', 'nplr', 'dplr', 'woodbury', 'Discrete', 'discretize_dplr', 'step']
 
-# %% ../nbs/04_nplr.ipynb #c43d54ea
+# %% ../nbs/04_nplr.ipynb #69ca7585
 from typing import NamedTuple
 
 import jax
@@ -13,20 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Complex, Float, Inexact
 
-from .hippo import MEASURES, transition
+from .hippo import transition
+from .state_space import as_arrays, is_concrete
 
 ArrayLike = jax.Array | np.ndarray
 
-# %% ../nbs/04_nplr.ipynb #505faef5
-def _check(measure, N):
-    if measure not in MEASURES:
-        raise ValueError(f"measure is {measure!r}; need one of {MEASURES}")
-    if not hasattr(N, "__index__") or N < 1 or (measure == "fout" and N % 2):
-        need = "an even number ≥ 2" if measure == "fout" else "at least 1"
-        raise ValueError(f"N is {N!r}; need {need}, a whole number, for "
-                         f"measure={measure!r}")
-
-
+# %% ../nbs/04_nplr.ipynb #f969f9ff
 def nplr(measure: str, N: int) -> tuple[
         Float[np.ndarray, "N N"], Float[np.ndarray, "r N"],
         Float[np.ndarray, "N"]]:
@@ -45,7 +37,6 @@ def nplr(measure: str, N: int) -> tuple[
 
     Source: Gu et al. (2022), theorem 1 and appendix C.1.
     """
-    _check(measure, N)
     A, B = transition(measure, N)
     if measure == "legt":
         even = np.arange(N) % 2 == 0
@@ -54,7 +45,7 @@ def nplr(measure: str, N: int) -> tuple[
         P = B[None] / np.sqrt(2)
     return A + P.T @ P, P, B
 
-# %% ../nbs/04_nplr.ipynb #25f7a1a4
+# %% ../nbs/04_nplr.ipynb #35c54b5a
 def dplr(measure: str, N: int, conj_sym: bool = True) -> tuple[
         Complex[np.ndarray, "M"], Complex[np.ndarray, "r M"],
         Complex[np.ndarray, "M"], Complex[np.ndarray, "N M"]]:
@@ -83,18 +74,22 @@ def dplr(measure: str, N: int, conj_sym: bool = True) -> tuple[
     ω, V = np.linalg.eigh(-1j * S)           # exactly Hermitian; ascending
     ω, V = ω[N - N // 2:], V[:, N - N // 2:]
     flat = ω < 10 * N * np.finfo(float).eps * np.abs(S).max(initial=1.0)
-    pairs = flat.sum()
-    null = np.linalg.svd(S)[2][N - 2 * pairs - N % 2:]
-    ω[flat] = 0.0
-    V[:, flat] = (null[:2*pairs:2] + 1j * null[1:2*pairs:2]).T / np.sqrt(2)
+    ω[flat], zeros = 0.0, 2 * flat.sum() + N % 2
+    null = np.linalg.svd(S)[2][N - zeros:] if zeros else np.empty((0, N))
+    a, b, alone = np.split(null.T, [flat.sum(), 2 * flat.sum()], axis=1)
+    V[:, flat] = (a + 1j * b) / np.sqrt(2)
+    R = np.concatenate([np.sqrt(2) * V.real, np.sqrt(2) * V.imag, alone], 1)
+    R = 1.5 * R - R @ (R.T @ R) / 2          # orthonormal to rounding
+    a, b, alone = np.split(R, [N // 2, N // 2 * 2], axis=1)
+    V = (a + 1j * b) / np.sqrt(2)
     V = V * np.exp(1j * np.angle(V.conj().T @ B))
     if not conj_sym:
         ω = np.concatenate([-ω[::-1], np.zeros(N % 2), ω])
-        V = np.concatenate([V[:, ::-1].conj(), null[2*pairs:].T, V], 1)
+        V = np.concatenate([V[:, ::-1].conj(), alone, V], 1)
     Λ = (-0.5 if measure == "legs" else 0.0) + 1j * ω
     return Λ, P @ V.conj(), V.conj().T @ B, V
 
-# %% ../nbs/04_nplr.ipynb #6a2571a8
+# %% ../nbs/04_nplr.ipynb #d3a6b718
 def woodbury(d: Inexact[ArrayLike, "N"], P: Inexact[ArrayLike, "r N"],
              Q: Inexact[ArrayLike, "r N"], v: Inexact[ArrayLike, "N"],
              ) -> Inexact[jax.Array, "N"]:
@@ -113,6 +108,7 @@ def woodbury(d: Inexact[ArrayLike, "N"], P: Inexact[ArrayLike, "r N"],
 
     Source: Gu et al. (2022), proposition 4.
     """
+    d, P, Q, v = as_arrays(d, P, Q, v)
     if not (np.ndim(d) == 1 and np.ndim(P) == 2
             and np.shape(P) == np.shape(Q) == (len(P), len(d))
             and np.shape(v) == np.shape(d)):
@@ -123,7 +119,7 @@ def woodbury(d: Inexact[ArrayLike, "N"], P: Inexact[ArrayLike, "r N"],
     s = jnp.linalg.solve(jnp.eye(len(P)) + Qd @ P.T, Qd @ v)
     return (v - P.T @ s) / d
 
-# %% ../nbs/04_nplr.ipynb #e32566ba
+# %% ../nbs/04_nplr.ipynb #4a55cdca
 class Discrete(NamedTuple):
     r"""A discrete system: $x_k = x_{k-1} + Ex_{k-1} - P^\top(Qx_{k-1}) + Bu_k$.
 
@@ -160,7 +156,9 @@ def discretize_dplr(Λ: Complex[ArrayLike, "M"], P: Complex[ArrayLike, "r M"],
 
     Source: Gu et al. (2022), theorem 2 and appendix C.2.
     """
-    Q = P if Q is None else Q
+    Λ, P, B, Q = as_arrays(Λ, P, B, P if Q is None else Q)
+    if np.ndim(Λ) != 1:
+        raise ValueError(f"Λ has shape {np.shape(Λ)}; need (M,)")
     for name, array in (("P", P), ("Q", Q)):
         if np.ndim(array) != 2 or np.shape(array)[1] != len(Λ):
             raise ValueError(f"{name} has shape {np.shape(array)}; need "
@@ -169,7 +167,7 @@ def discretize_dplr(Λ: Complex[ArrayLike, "M"], P: Complex[ArrayLike, "r M"],
         raise ValueError(f"Λ {np.shape(Λ)}, P {np.shape(P)}, Q {np.shape(Q)} and "
                          f"B {np.shape(B)} don't fit: need (M,), (r, M), (r, M), (M,)")
     if np.ndim(dt) or not jnp.isrealobj(dt) or not (
-            isinstance(dt, jax.core.Tracer) or 0 < dt < np.inf):
+            not is_concrete(dt) or 0 < dt < np.inf):
         raise ValueError(f"dt is {dt}; need a positive step, one finite number")
     total = (lambda s: 2 * s.real) if conj_sym else (lambda s: s)
     D0 = 1 / (1 - dt / 2 * Λ)
@@ -200,6 +198,7 @@ def step(system: Discrete, x: Complex[ArrayLike, "M"],
 
     Source: Gu et al. (2022), theorem 2.
     """
+    (x,) = as_arrays(x)
     if np.shape(x) != np.shape(system.E) or np.ndim(u_k):
         raise ValueError(f"x has shape {np.shape(x)} and u_k {np.shape(u_k)}; "
                          f"need {np.shape(system.E)} and one number")

@@ -13,8 +13,10 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Inexact
 
 from .nplr import dplr
+from . import scan
 from .scan import linear_scan
-from .state_space import discretize_diagonal
+from .state_space import (
+    as_arrays, discretize_diagonal, is_concrete)
 
 # %% ../nbs/09_s5.ipynb #13ce5129
 def apply_ssm_naive(Λ, B, C, D, dt, u, *, method="zoh", conj_sym=True,
@@ -154,11 +156,6 @@ def _backward_steps(steps, mask):
 
 # %% ../nbs/09_s5.ipynb #5b638ddf
 #| code-fold: true
-def _concrete(value):
-    """Whether the numbers themselves can be looked at (not while tracing)."""
-    return not isinstance(value, jax.core.Tracer)
-
-
 def _need(ok, message):
     if not ok:
         raise ValueError(message)
@@ -175,7 +172,7 @@ def _check_parameters(Λ, B, C, D, dt, method, bidirectional):
           f"dt has shape {np.shape(dt)}; need (P,) = {(P,)} or ()")
     for name, z in ("D", D), ("dt", dt):
         _need(jnp.isrealobj(z), f"{name} is complex; need real numbers")
-    if _concrete(dt):
+    if is_concrete(dt):
         values = np.asarray(dt)
         _need(np.all(np.isfinite(values) & (values > 0)),
               f"dt is {dt}; need finite numbers > 0")
@@ -187,8 +184,15 @@ def _check_parameters(Λ, B, C, D, dt, method, bidirectional):
 
 def _check_rate(rate):
     _need(np.ndim(rate) == 0 and jnp.isrealobj(rate)
-          and (not _concrete(rate) or 0 < rate < np.inf),
+          and (not is_concrete(rate) or 0 < rate < np.inf),
           f"rate is {rate}; need one number > 0, finite")
+
+
+def _check_scan_method(name, steps):
+    known = ("auto", *scan.METHODS)
+    _need(name in known, f"scan_method is {name!r}; need one of {known}")
+    _need(steps is None or name != "time_invariant",
+          "scan_method is 'time_invariant' with steps given; need another one")
 
 
 def _check_steps(name, steps, shapes):
@@ -196,7 +200,7 @@ def _check_steps(name, steps, shapes):
     _need(steps.shape in shapes, f"{name} has shape {steps.shape}; need "
           + " or ".join(map(str, shapes)))
     _need(jnp.isrealobj(steps), f"{name} is complex; need real numbers")
-    if _concrete(steps):
+    if is_concrete(steps):
         values = np.asarray(steps)
         for extreme in values.min(initial=0.0), values.max(initial=0.0):
             _need(0 <= extreme < np.inf, f"{name} contains {extreme}; "
@@ -208,7 +212,7 @@ def _check_mask(mask, shapes):
     _need(mask.dtype == bool, f"mask has dtype {mask.dtype}; need bool")
     _need(mask.shape in shapes, f"mask has shape {mask.shape}; need "
           + " or ".join(map(str, shapes)))
-    if _concrete(mask):
+    if is_concrete(mask):
         m = np.asarray(mask)
         _need(not (m[..., 1:] & ~m[..., :-1]).any(),
               "mask has True after False; need a prefix of True "
@@ -262,8 +266,11 @@ def apply_ssm(
 
     Source: Smith et al. (2023), equations 1, 2 and 6, section 3.3.
     """
+    Λ, B, C, D, dt, u, steps, mask, x0 = as_arrays(
+        Λ, B, C, D, dt, u, steps, mask, x0)
     _check_parameters(Λ, B, C, D, dt, method, bidirectional)
     _check_rate(rate)
+    _check_scan_method(scan_method, steps)
     P, H = B.shape
     _need(u.ndim in (2, 3) and u.shape[-1] == H,
           f"u has shape {u.shape}; need (L, {H}) or (batch, L, {H})")
@@ -456,6 +463,7 @@ def preactivation_variance(
     Returns:
         (H,), the exact sum of squares of the impulse response.
     """
+    Λ, B, C, dt = as_arrays(Λ, B, C, dt)
     z, B_bar = Λ * dt, discretize_diagonal(Λ, B, dt)[1]
     # E[x xᴴ] and E[x xᵀ]: geometric sums over the past, 1/(1 − ā_p ā_q)
     hermitian = B_bar @ B_bar.conj().T
@@ -498,6 +506,7 @@ def step(
     Raises:
         ValueError: a shape, a name or a negative step.
     """
+    Λ, B, C, D, dt, u_k, x, step = as_arrays(Λ, B, C, D, dt, u_k, x, step)
     _check_parameters(Λ, B, C, D, dt, method, bidirectional=False)
     _check_rate(rate)
     P, H = B.shape

@@ -350,6 +350,8 @@ def linear_scan(
 
     Source: Smith et al. (2023), Section 2.2 and Appendix H.
     """
+    a, b = (z if hasattr(z, "shape") else jnp.asarray(z) for z in (a, b))
+    x0 = jnp.asarray(x0) if isinstance(x0, (list, tuple)) else x0
     _validate(a, b, x0, method, chunk)
     dtype = jnp.result_type(*(z for z in (a, b, x0) if z is not None))
     if method == "auto":

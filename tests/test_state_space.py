@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from annotated_ssm.hippo import transition
 from annotated_ssm.state_space import (
     DISCRETIZATIONS, causal_convolution, discretize, discretize_diagonal,
     kernel_naive, phi1, recurrence)
@@ -280,3 +281,29 @@ def test_a_convolution_in_half_precision(dtype):
     y = causal_convolution(u, K)
     assert y.dtype == dtype
     np.testing.assert_array_equal(y.astype(float), [0, 1, 3, 6, 9])
+
+
+@pytest.mark.parametrize("N", [1, 4, 64])
+@pytest.mark.parametrize("dt", [1e2, 1e4, 1e6, 1e9, 1e30])
+def test_zoh_of_a_very_long_step_is_the_resting_state(N, dt):
+    """No nan where the exponential needs more than 16 squarings."""
+    A, B = (z.astype(np.float32) for z in transition("legs", N))
+    A_bar, B_bar = discretize(A, B, dt)
+    rest = np.eye(N)[0]             # -A⁻¹B: a constant input is a constant
+    assert np.abs(A_bar).max() < 1e-5
+    # The slowest mode is known to eps times the fastest: eps ‖A‖₁.
+    bound = 2 * np.finfo(np.float32).eps * np.abs(A).sum(0).max()
+    np.testing.assert_allclose(B_bar, rest, rtol=0, atol=bound)
+
+
+def test_zoh_of_a_traced_step_has_a_limit_that_shows():
+    A, B = (z.astype(np.float32) for z in transition("legs", 4))
+    step = jax.jit(lambda dt: discretize(A, B, dt)[1])
+    np.testing.assert_allclose(step(1e4), np.eye(4)[0], atol=1e-5)
+    assert np.isnan(step(1e6)).all()
+
+
+def test_zoh_of_a_free_mass_in_a_very_long_step():
+    A_bar, B_bar = discretize(np.array([[0.0, 1], [0, 0]]), np.array([0.0, 1]), 2.0**40)
+    np.testing.assert_array_equal(A_bar, [[1, 2.0**40], [0, 1]])
+    np.testing.assert_allclose(B_bar, [2.0**79, 2.0**40], rtol=1e-6)

@@ -8,9 +8,9 @@ from annotated_ssm.nplr import (
 
 
 @pytest.mark.parametrize("measure, N, words", [
-    ("legx", 8, "measure is 'legx'; need one of"),
-    ("legs", 0, "N is 0; need at least 1"),
-    ("fout", 5, "N is 5; need an even number"),
+    ("legx", 8, "measure is 'legx', one of .* is needed"),
+    ("legs", 0, "N is 0, at least 1 is needed"),
+    ("fout", 5, "N is 5, the Fourier measure needs an even N"),
 ])
 def test_nplr(measure, N, words):
     with pytest.raises(ValueError, match=words):

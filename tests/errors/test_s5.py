@@ -63,8 +63,9 @@ HOLE = np.array([True, False, True, True, False, False])
     (dict(rate=np.inf), "rate is inf; need one number > 0"),
     (dict(rate=1j), "rate is 1j; need one number > 0"),
     (dict(x0=np.zeros(2)), "x0 has shape (2,); need (2, 2)"),
-    (dict(scan_method="magic"), "method is 'magic'"),
-    (dict(scan_method="time_invariant", steps=np.ones(6)), "time_invariant"),
+    (dict(scan_method="magic"), "scan_method is 'magic'; need one of ('auto', 'seq"),
+    (dict(scan_method="time_invariant", steps=np.ones(6)),
+     "scan_method is 'time_invariant' with steps given"),
 ])
 def test_apply_ssm(options, words):
     u = options.pop("u", U)

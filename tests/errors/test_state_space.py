@@ -19,6 +19,7 @@ CASES = [
     (discretize, (A, B, np.inf), r"dt is inf"),
     (discretize, (A, B, 1j), r"dt is 1j"),
     (discretize, (A, B, 1e60), r"dt is 1e\+60; .* range of float32"),
+    (discretize, (1e30 * A, B, 1e30), r"dt times A or B is beyond the range of f"),
     (discretize_diagonal, (C, B, 1e-60), r"dt is 1e-60; .* range of float32"),
     (discretize, (A, B, 0.1, "gbt", np.ones(3) / 2), r"alpha is \[0.5 0.5 0.5\]"),
     (discretize, (A, B, 0.1, "gbt", 0.5j), r"alpha is 0.5j; need a number"),

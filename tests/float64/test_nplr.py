@@ -36,7 +36,7 @@ def dense_bilinear(A, B, dt):
 @pytest.mark.parametrize("conj_sym", [True, False])
 @pytest.mark.parametrize("dt", [1e-4, 1e-2, 0.5])
 def test_the_step_is_the_dense_step(measure, conj_sym, dt):
-    """Theorem 2 to 1e-14 of the state, rank one and two."""
+    """Theorem 2 over 20 steps, rank one and two."""
     A, B = transition(measure, 16)
     A_bar, B_bar = dense_bilinear(A, B, dt)
     Λ, P, B_half, V = dplr(measure, 16, conj_sym)
@@ -48,6 +48,60 @@ def test_the_step_is_the_dense_step(measure, conj_sym, dt):
         exact = A_bar @ exact + B_bar * u
         scale = max(1.0, np.abs(exact).max())
         np.testing.assert_allclose(back(x), exact, rtol=0, atol=1e-14 * scale * 20)
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+@pytest.mark.parametrize("conj_sym", [True, False])
+@pytest.mark.parametrize("dt", [1e-4, 1e-2, 0.5])
+def test_one_step_to_the_last_digits(measure, conj_sym, dt):
+    """Theorem 2 to 1e-14 of the state, from any state, with any input."""
+    A_bar, B_bar = dense_bilinear(*transition(measure, 16), dt)
+    Λ, P, B, V = dplr(measure, 16, conj_sym)
+    system = discretize_dplr(Λ, P, B, dt, conj_sym=conj_sym)
+    for x, u in zip(np.random.default_rng(0).normal(size=(5, 16)), np.arange(5.0)):
+        got = V @ np.asarray(step(system, jnp.asarray(V.conj().T @ x), u, conj_sym))
+        got = (2 * got if conj_sym else got).real
+        exact = A_bar @ x + B_bar * u
+        assert np.abs(got - exact).max() <= 1e-14 * np.abs(exact).max()
+
+
+@pytest.mark.parametrize("r", [1, 2, 3, 5])
+def test_theorem_2_as_it_is_stated(r):
+    """Ā = A₁A₀ and B̄ = 2 A₁B, with A₁ by Woodbury, at any rank."""
+    rng, dt = np.random.default_rng(r), 0.05
+    Λ, P, B = -np.abs(rng.normal(size=12)) + 3j * rng.normal(size=12), draw(
+        rng, r, 12), draw(rng, 12)
+    D = np.diag(1 / (2 / dt - Λ))
+    A0 = 2 / dt * np.eye(12) + np.diag(Λ) - P.T @ P.conj()
+    A1 = D - D @ P.T @ np.linalg.inv(
+        np.eye(r) + P.conj() @ D @ P.T) @ P.conj() @ D
+    s = discretize_dplr(Λ, P, B, dt, conj_sym=False)
+    np.testing.assert_allclose(np.eye(12) + np.diag(s.E) - s.P.T @ s.Q, A1 @ A0,
+                               rtol=0, atol=1e-14)
+    np.testing.assert_allclose(s.B, 2 * A1 @ B, rtol=0, atol=1e-14)
+
+
+def test_one_flipped_sign_breaks_woodbury_and_the_step():
+    rng = np.random.default_rng(0)
+    d, P, Q, v = 4 + draw(rng, 9), draw(rng, 2, 9), draw(rng, 2, 9), draw(rng, 9)
+    expected = np.linalg.solve(np.diag(d) + P.T @ Q.conj(), v)
+    for wrong in ((-d, P, Q, v), (d, -P, Q, v), (d, P, -Q, v), (d, P, Q, -v),
+                  (d, P, Q.conj(), v)):
+        assert np.abs(woodbury(*wrong) - expected).max() > 1e-3
+    A_bar, B_bar = dense_bilinear(*transition("legs", 8), 0.1)
+    Λ, P, B, V = dplr("legs", 8)
+    x = rng.normal(size=8)
+    half, exact = jnp.asarray(V.conj().T @ x), A_bar @ x + B_bar
+    off = lambda s: np.abs(2 * (V @ np.asarray(step(s, half, 1.0))).real - exact).max()
+    right = discretize_dplr(Λ, P, B, 0.1)
+    assert off(right) < 1e-14
+    for name in right._fields:
+        assert off(right._replace(**{name: -getattr(right, name)})) > 1e-2, name
+    for wrong in ((-Λ, P, B), (Λ.conj(), P, B), (Λ, P, -B)):
+        assert off(discretize_dplr(*wrong, 0.1)) > 1e-2
+    assert off(discretize_dplr(Λ, P, B, 0.1, Q=-P)) > 1e-2
+    literal = 2 * (V @ np.asarray(step(right, half, 1.0, conj_sym=False))).real
+    assert np.abs(literal - exact).max() > 1e-2        # half of each pair
 
 
 def test_small_steps_keep_their_digits():
