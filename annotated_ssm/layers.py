@@ -12,7 +12,7 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Array, Bool, Complex, Float
 
-from . import s5, scan
+from . import s5, scan, sequences
 
 # %% ../nbs/11_layers.ipynb #230fffc2
 ArrayLike = jax.Array | np.ndarray
@@ -95,7 +95,7 @@ def check_mask(mask, u):
     Raises:
         ValueError: its shape or dtype is another, or True follows on False.
     """
-    s5._check_mask(mask, (u.shape[1:2], u.shape[:2]))
+    sequences.check_mask(mask, (u.shape[1:2], u.shape[:2]))
 
 
 STREAM_ERROR = ("a bidirectional layer reads the sequence from both ends, so it "

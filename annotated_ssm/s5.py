@@ -15,6 +15,8 @@ from jaxtyping import Array, Bool, Float, Inexact
 from .nplr import dplr
 from . import scan
 from .scan import linear_scan
+from .sequences import (
+    backward_steps, check_mask, check_rate, check_steps, need)
 from .state_space import (
     as_arrays, discretize_diagonal, is_concrete)
 
@@ -123,10 +125,12 @@ def _or_start(length, last, x0):
 def _irregular(Λ, B, dt, u, steps, mask, ends, method, bidirectional,
                scan_method):
     """States of each direction when every sample has an interval of its own."""
+    length = None
     if mask is not None:
+        length = mask.sum(-1)
         steps = jnp.broadcast_to(steps, mask.shape)
     Bu = _packed_input(B, u)
-    intervals = [steps, _backward_steps(steps, mask)][:1 + bidirectional]
+    intervals = [steps, backward_steps(steps, length)][:1 + bidirectional]
     results = []
     for i, steps in enumerate(intervals):
         if mask is not None:
@@ -145,78 +149,34 @@ def _gains(Λ, Δ, method):
     a, gain = rows(Δ.reshape(-1, Δ.shape[-1]))
     return a.reshape(Δ.shape), gain.reshape(Δ.shape)
 
-
-def _backward_steps(steps, mask):
-    """Steps rolled by −1 inside the valid prefix: sample k reads k + 1's."""
-    if mask is None:
-        return jnp.roll(steps, -1, axis=-1)
-    following = jnp.arange(1, steps.shape[-1] + 1)
-    following = jnp.where(following < mask.sum(-1)[..., None], following, 0)
-    return jnp.take_along_axis(steps, following, axis=-1)
-
 # %% ../nbs/09_s5.ipynb #5b638ddf
 #| code-fold: true
-def _need(ok, message):
-    if not ok:
-        raise ValueError(message)
-
-
 def _check_parameters(Λ, B, C, D, dt, method, bidirectional):
     """Shapes of one S5 system against each other."""
-    _need(method in METHODS, f"method is {method!r}; need one of {METHODS}")
-    _need(Λ.ndim == D.ndim == 1,
-          f"Λ and D have shapes {Λ.shape} and {D.shape}; need (P,) and (H,)")
+    need(method in METHODS, f"method is {method!r}; need one of {METHODS}")
+    need(Λ.ndim == D.ndim == 1,
+         f"Λ and D have shapes {Λ.shape} and {D.shape}; need (P,) and (H,)")
     P, H = Λ.shape[0], D.shape[0]
-    _need(B.shape == (P, H), f"B has shape {B.shape}; need (P, H) = {(P, H)}")
-    _need(np.shape(dt) in ((), (P,)),
-          f"dt has shape {np.shape(dt)}; need (P,) = {(P,)} or ()")
+    need(B.shape == (P, H), f"B has shape {B.shape}; need (P, H) = {(P, H)}")
+    need(np.shape(dt) in ((), (P,)),
+         f"dt has shape {np.shape(dt)}; need (P,) = {(P,)} or ()")
     for name, z in ("D", D), ("dt", dt):
-        _need(jnp.isrealobj(z), f"{name} is complex; need real numbers")
+        need(jnp.isrealobj(z), f"{name} is complex; need real numbers")
     if is_concrete(dt):
         values = np.asarray(dt)
-        _need(np.all(np.isfinite(values) & (values > 0)),
-              f"dt is {dt}; need finite numbers > 0")
+        need(np.all(np.isfinite(values) & (values > 0)),
+             f"dt is {dt}; need finite numbers > 0")
     columns = 2 * P if bidirectional else P
-    _need(C.shape == (H, columns),
-          f"C has shape {C.shape}; need (H, {'2P' if bidirectional else 'P'})"
-          f" = {(H, columns)} with bidirectional={bidirectional}")
-
-
-def _check_rate(rate):
-    _need(np.ndim(rate) == 0 and jnp.isrealobj(rate)
-          and (not is_concrete(rate) or 0 < rate < np.inf),
-          f"rate is {rate}; need one number > 0, finite")
+    need(C.shape == (H, columns),
+         f"C has shape {C.shape}; need (H, {'2P' if bidirectional else 'P'})"
+         f" = {(H, columns)} with bidirectional={bidirectional}")
 
 
 def _check_scan_method(name, steps):
     known = ("auto", *scan.METHODS)
-    _need(name in known, f"scan_method is {name!r}; need one of {known}")
-    _need(steps is None or name != "time_invariant",
-          "scan_method is 'time_invariant' with steps given; need another one")
-
-
-def _check_steps(name, steps, shapes):
-    """Steps: one of the shapes; intervals are finite and not negative."""
-    _need(steps.shape in shapes, f"{name} has shape {steps.shape}; need "
-          + " or ".join(map(str, shapes)))
-    _need(jnp.isrealobj(steps), f"{name} is complex; need real numbers")
-    if is_concrete(steps):
-        values = np.asarray(steps)
-        for extreme in values.min(initial=0.0), values.max(initial=0.0):
-            _need(0 <= extreme < np.inf, f"{name} contains {extreme}; "
-                  "need intervals ≥ 0, finite")
-
-
-def _check_mask(mask, shapes):
-    """A mask: bool, one of the shapes, True first and then only False."""
-    _need(mask.dtype == bool, f"mask has dtype {mask.dtype}; need bool")
-    _need(mask.shape in shapes, f"mask has shape {mask.shape}; need "
-          + " or ".join(map(str, shapes)))
-    if is_concrete(mask):
-        m = np.asarray(mask)
-        _need(not (m[..., 1:] & ~m[..., :-1]).any(),
-              "mask has True after False; need a prefix of True "
-              "(padding on the right)")
+    need(name in known, f"scan_method is {name!r}; need one of {known}")
+    need(steps is None or name != "time_invariant",
+         "scan_method is 'time_invariant' with steps given; need another one")
 
 # %% ../nbs/09_s5.ipynb #18b6143a
 def apply_ssm(
@@ -269,12 +229,12 @@ def apply_ssm(
     Λ, B, C, D, dt, u, steps, mask, x0 = as_arrays(
         Λ, B, C, D, dt, u, steps, mask, x0)
     _check_parameters(Λ, B, C, D, dt, method, bidirectional)
-    _check_rate(rate)
+    check_rate(rate)
     _check_scan_method(scan_method, steps)
     P, H = B.shape
-    _need(u.ndim in (2, 3) and u.shape[-1] == H,
-          f"u has shape {u.shape}; need (L, {H}) or (batch, L, {H})")
-    _need(jnp.isrealobj(u), f"u has dtype {u.dtype}; need real numbers")
+    need(u.ndim in (2, 3) and u.shape[-1] == H,
+         f"u has shape {u.shape}; need (L, {H}) or (batch, L, {H})")
+    need(jnp.isrealobj(u), f"u has dtype {u.dtype}; need real numbers")
     batch, L = u.shape[:-2], u.shape[-2]
     per_sample = ((L,), (*batch, L)) if batch else ((L,),)
     directions = (2,) if bidirectional else ()
@@ -285,14 +245,14 @@ def apply_ssm(
     Λ, B, C = (jnp.asarray(z, complex_) for z in (Λ, B, C))
     D, dt, u = (jnp.asarray(z, real) for z in (D, dt, u))
     if x0 is not None:
-        _need(x0.shape == x0_shape, f"x0 has shape {x0.shape}; need "
-              f"{x0_shape} with u {u.shape}, bidirectional={bidirectional}")
+        need(x0.shape == x0_shape, f"x0 has shape {x0.shape}; need "
+             f"{x0_shape} with u {u.shape}, bidirectional={bidirectional}")
         x0 = jnp.asarray(x0, complex_)
     if steps is not None:
-        _check_steps("steps", steps, per_sample)
+        check_steps("steps", steps, per_sample)
         steps = jnp.asarray(steps, real)
     if mask is not None:
-        _check_mask(mask, per_sample)
+        check_mask(mask, per_sample)
         mask = jnp.broadcast_to(mask, u.shape[:-1])
         u = jnp.where(mask[..., None], u, 0)   # what pads hold is not read
     if L == 0:
@@ -367,15 +327,15 @@ def initial_modes(init, P, blocks=1, conj_sym=True, key=None):
 
     Source: Smith et al. (2023), appendices B.1.1 and E.
     """
-    _need(init in INITS, f"init is {init!r}; need one of {INITS}")
-    _need(blocks >= 1 and P % blocks == 0,
-          f"blocks is {blocks}; need a divisor of P = {P}")
+    need(init in INITS, f"init is {init!r}; need one of {INITS}")
+    need(blocks >= 1 and P % blocks == 0,
+         f"blocks is {blocks}; need a divisor of P = {P}")
     R = P // blocks
-    _need(R >= 2 and R % 2 == 0, f"P/blocks is {P}/{blocks} = {R}; need an "
-          "even number: eigenvalues come in conjugate pairs")
+    need(R >= 2 and R % 2 == 0, f"P/blocks is {P}/{blocks} = {R}; need an "
+         "even number: eigenvalues come in conjugate pairs")
     keys = [None] * blocks if key is None else jax.random.split(key, blocks)
     if init in ("random", "skew"):
-        _need(key is not None, f"key is None; need one for init={init!r}")
+        need(key is not None, f"key is None; need one for init={init!r}")
         modes = [_modes(init, R, k) for k in keys]
     else:
         modes = [_modes(init, R, None)] * blocks
@@ -415,9 +375,9 @@ def initialize(key, H: int, P: int, blocks: int = 1, init: str = "hippo", *,
 
     Source: Smith et al. (2023), appendix B.1.
     """
-    _need(H >= 1, f"H is {H}; need at least 1")
-    _need(0 < dt_min <= dt_max, f"dt_min, dt_max are {dt_min}, {dt_max}; "
-          "need 0 < dt_min ≤ dt_max")
+    need(H >= 1, f"H is {H}; need at least 1")
+    need(0 < dt_min <= dt_max, f"dt_min, dt_max are {dt_min}, {dt_max}; "
+         "need 0 < dt_min ≤ dt_max")
     keys = jax.random.split(key, 5)
     Λ, V, V_inv = initial_modes(init, P, blocks, conj_sym, keys[0])
     J, R, half = V.shape
@@ -508,20 +468,20 @@ def step(
     """
     Λ, B, C, D, dt, u_k, x, step = as_arrays(Λ, B, C, D, dt, u_k, x, step)
     _check_parameters(Λ, B, C, D, dt, method, bidirectional=False)
-    _check_rate(rate)
+    check_rate(rate)
     P, H = B.shape
-    _need(u_k.ndim in (1, 2) and u_k.shape[-1] == H,
-          f"u_k has shape {u_k.shape}; need ({H},) or (batch, {H})")
-    _need(jnp.isrealobj(u_k), f"u_k has dtype {u_k.dtype}; need real numbers")
+    need(u_k.ndim in (1, 2) and u_k.shape[-1] == H,
+         f"u_k has shape {u_k.shape}; need ({H},) or (batch, {H})")
+    need(jnp.isrealobj(u_k), f"u_k has dtype {u_k.dtype}; need real numbers")
     batch = u_k.shape[:-1]
-    _need(x.shape == (*batch, P),
-          f"x has shape {x.shape}; need {(*batch, P)} with u_k {u_k.shape}")
+    need(x.shape == (*batch, P),
+         f"x has shape {x.shape}; need {(*batch, P)} with u_k {u_k.shape}")
     real = _real_dtype(Λ, B, C, u_k)
     complex_ = jnp.result_type(real, jnp.complex64)
     Λ, B, C, x = (jnp.asarray(z, complex_) for z in (Λ, B, C, x))
     D, dt, u_k = (jnp.asarray(z, real) for z in (D, dt, u_k))
     h = jnp.ones((), real) if step is None else jnp.asarray(step, real)
-    _check_steps("step", h, ((), batch))
+    check_steps("step", h, ((), batch))
     Δ = h[..., None] * jnp.broadcast_to(rate * dt, (P,)).astype(real)
     a, gain = _gains(Λ, Δ, method)
     x = a * x + gain * _packed_input(B, u_k)

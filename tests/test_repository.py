@@ -16,18 +16,20 @@ from repository import (MODULES, NOTEBOOKS, PACKAGE, ROOT, UNEXPORTED, cells,
 # What each module may build on; and through it, on what that builds on.
 IMPORTS = {
     "state_space": (),
+    "sequences": ("state_space",),
     "hippo": ("state_space",),
     "diagonalization": ("hippo",),
     "nplr": ("hippo",),
     "cauchy": ("kernels_time", "nplr", "state_space"),
     "kernels_time": ("nplr",),
     "fast_cauchy": ("cauchy",),
-    "s4": ("cauchy", "kernels_time", "fast_cauchy", "nplr"),
+    "s4": ("cauchy", "kernels_time", "fast_cauchy", "nplr", "sequences"),
     "s4d": ("nplr", "state_space"),
+    "bank": ("s4d", "sequences"),
     "scan": (),
-    "s5": ("scan", "nplr", "state_space"),
+    "s5": ("scan", "nplr", "state_space", "sequences"),
     "equivalence": ("s4", "s4d", "s5"),
-    "layers": ("s4", "s4d", "s5"),
+    "layers": ("s4", "s4d", "s5", "sequences"),
     "models": ("layers",),
     "baselines": ("models",),
     "datasets": (),
@@ -38,7 +40,7 @@ IMPORTS = {
     "converters": ("layers",),
 }
 # Functions on arrays that know no neural-network library.
-THEORY = ("state_space", "hippo", "diagonalization", "nplr", "cauchy",
+THEORY = ("state_space", "sequences", "hippo", "diagonalization", "nplr", "cauchy",
           "kernels_time", "fast_cauchy", "s4", "s4d", "scan", "s5", "equivalence")
 # Notebooks draw and check with these; no module does.
 LEAVES = ("plotting", "checks")
