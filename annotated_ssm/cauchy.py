@@ -6,18 +6,18 @@
 __all__ = ['ArrayLike', 'METHODS', 'METHODS_C_TILDE', 'AT_ONCE', 'BLOCK', 'FEW_STATES', 'MANY_TAPS', 'unit_nodes', 'cauchy_sums',
            'to_C_tilde', 'from_C_tilde', 'dplr_kernel']
 
-# %% ../nbs/05_cauchy.ipynb #cce2867b
+# %% ../nbs/05_cauchy.ipynb #e2e6914f
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jaxtyping import Complex, Float, Inexact
 
-from .kernels_time import (deviation, doubling_kernel,
+from .kernels_time import (deviation, doubling_kernel, exact,
                                         krylov_kernel, pack_row,
                                         power_deviation, unpack_row)
 from .nplr import discretize_dplr
-from .state_space import discretize, kernel_naive
+from .state_space import discretize, is_concrete, kernel_naive
 
 ArrayLike = jax.Array | np.ndarray
 
@@ -39,7 +39,8 @@ def unit_nodes(L, half=True):
         cos[L // 2] = 0.0
     return sin, cos, cos + 1j * sin
 
-# %% ../nbs/05_cauchy.ipynb #788c5092
+# %% ../nbs/05_cauchy.ipynb #25aa17d9
+@exact
 def cauchy_sums(v: Complex[ArrayLike, "*T M"], Λ: Complex[ArrayLike, "M"],
                 σ: Float[ArrayLike, "K"], c: Float[ArrayLike, "K"],
                 conj_sym: bool = True) -> Complex[jax.Array, "*T K"]:
@@ -116,13 +117,14 @@ def _checked(Λ, P, Q, B, C, dt, L):
     discretize_dplr(Λ, P, B, dt, Q=Q)              # its checks are ours
     return Λ, P, Q, B, C, jnp.asarray(dt, jnp.finfo(dtype).dtype), int(L)
 
-# %% ../nbs/05_cauchy.ipynb #585baa1b
+# %% ../nbs/05_cauchy.ipynb #4255d6b7
 def _one_minus_power(Λ, P, Q, B, dt, L, conj_sym):
     """I - Ā^L on packed states."""
     system = discretize_dplr(Λ, P, B, dt, Q=Q, conj_sym=conj_sym)
     return -power_deviation(deviation(system, conj_sym), L)
 
 
+@exact
 def to_C_tilde(
     Λ: Inexact[ArrayLike, "M"], P: Inexact[ArrayLike, "r M"],
     C: Inexact[ArrayLike, "M"], dt: Float[ArrayLike, ""] | float, L: int, *,
@@ -146,6 +148,7 @@ def to_C_tilde(
             jnp.linalg.cond(M))
 
 
+@exact
 def from_C_tilde(
     Λ: Inexact[ArrayLike, "M"], P: Inexact[ArrayLike, "r M"],
     C: Inexact[ArrayLike, "M"], dt: Float[ArrayLike, ""] | float, L: int, *,
@@ -169,7 +172,7 @@ def from_C_tilde(
     solved = jnp.linalg.solve(M.T, pack_row(C, conj_sym))
     return unpack_row(solved, conj_sym), jnp.linalg.cond(M)
 
-# %% ../nbs/05_cauchy.ipynb #58a5299b
+# %% ../nbs/05_cauchy.ipynb #c2bd0b86
 #: The methods of `dplr_kernel` that take the true C, and those that take C̃.
 METHODS = ("naive", "doubling", "krylov")
 METHODS_C_TILDE = ("cauchy", "cauchy_blocked")
@@ -188,6 +191,7 @@ def _naive(Λ, P, Q, B, C, dt, L, conj_sym):
     return kernel_naive(*discretize(A, B, dt, "bilinear"), C, L)
 
 
+@exact
 def dplr_kernel(
     Λ: Inexact[ArrayLike, "M"], P: Inexact[ArrayLike, "r M"],
     B: Inexact[ArrayLike, "M"], C: Inexact[ArrayLike, "M"],
@@ -244,7 +248,7 @@ def dplr_kernel(
         kernel = krylov_kernel if method == "krylov" else doubling_kernel
         system = discretize_dplr(Λ, P, B, dt, Q=Q, conj_sym=conj_sym)
         return kernel(system, C, L, conj_sym)
-    if not isinstance(Λ, jax.core.Tracer) and not np.all(Λ):
+    if is_concrete(Λ) and not np.asarray(Λ).all():
         raise ValueError("Λ has an eigenvalue 0, a pole at the node z = 1; need "
                          "a negative real part, or the true C and 'krylov'")
     block = BLOCK if method == "cauchy_blocked" else None
