@@ -260,7 +260,7 @@ def test_folded_code_unfolds(site, seen, tab):
 def test_an_animation_moves_and_can_be_stopped(site, tab):
     tab.goto(site.address + "02_hippo.html")
     button = tab.locator("figure button.motion")
-    image = tab.locator("figure", has=button).locator("img")
+    image = tab.locator("figure:has(button.motion) img")
     image.scroll_into_view_if_needed()
 
     def moments():
