@@ -20,7 +20,22 @@
     for (const list of document.querySelectorAll("dt.sig > dl"))
       for (const e of [list, ...list.children]) e.setAttribute("role", "none");
   };
+  // A picture that moves can be stopped: at #still the same file stands.
+  const motion = () => {
+    if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
+    for (const image of document.querySelectorAll('figure img[alt^="Animation"]')) {
+      const button = document.createElement("button"), moving = image.src;
+      Object.assign(button, {type: "button", className: "motion", textContent: "Pause"});
+      button.addEventListener("click", () => {
+        const stop = image.src === moving;
+        image.src = stop ? `${moving}#still` : moving;
+        button.textContent = stop ? "Play" : "Pause";
+      });
+      image.closest("figure").prepend(button);
+    }
+  };
   document.addEventListener("DOMContentLoaded", name);
+  document.addEventListener("DOMContentLoaded", motion);
   window.addEventListener("load", () => {
     const typeset = window.MathJax?.startup?.promise ?? Promise.resolve();
     typeset.then(reach);

@@ -255,3 +255,27 @@ def test_folded_code_unfolds(site, seen, tab):
     expect(code).to_be_hidden()
     fold.locator("summary").click()
     expect(code).to_be_visible()
+
+
+def test_an_animation_moves_and_can_be_stopped(site, tab):
+    tab.goto(site.address + "02_hippo.html")
+    button = tab.locator("figure button.motion")
+    image = tab.locator("figure:has(button.motion) img")
+    image.scroll_into_view_if_needed()
+
+    def moments():
+        seen = set()
+        for _ in range(4):
+            seen.add(image.screenshot())
+            tab.wait_for_timeout(400)
+        return len(seen)
+
+    expect(button).to_have_text("Pause")
+    assert moments() > 1
+    button.click()
+    expect(button).to_have_text("Play")
+    tab.wait_for_timeout(400)
+    assert moments() == 1
+    button.click()
+    expect(button).to_have_text("Pause")
+    assert moments() > 1
