@@ -21,8 +21,9 @@ from .nplr import discretize_dplr
 
 ArrayLike = jax.Array | np.ndarray
 
-# %% ../nbs/05c_fast_cauchy.ipynb #67ed7eef
-_COUNTED = {"add", "sub", "mul", "div", "neg", "add_any", "integer_pow", "square"}
+# %% ../nbs/05c_fast_cauchy.ipynb #5bc6ed28
+_COUNTED = {"add", "sub", "mul", "div", "neg", "add_any", "integer_pow",
+            "square"}
 
 
 def operations(function, *arguments) -> int:
@@ -147,8 +148,8 @@ def order_for(tol) -> int:
         p += 2
     return p
 
-# %% ../nbs/05c_fast_cauchy.ipynb #0e41f150
-#: Numbers of the far arcs relative to the pole's own, even and odd; of near ones.
+# %% ../nbs/05c_fast_cauchy.ipynb #c8b9c3ac
+#: Far arcs, counted from the pole's own (of even, of odd number); near ones.
 FAR = np.array([[-2, 2, 3], [-3, -2, 2]])
 NEAR = np.array([-1, 0, 1])
 
@@ -259,7 +260,7 @@ def _tree_sums(v, Λ, dt, L, p, depth, conj_sym):
     S = S.reshape(S.shape[0] * S.shape[1], 2 * T)[tree.place].T
     return lax.complex(S[:T], S[T:])
 
-# %% ../nbs/05c_fast_cauchy.ipynb #941cbaea
+# %% ../nbs/05c_fast_cauchy.ipynb #ef3f9a3b
 def _checked_step(dt, L):
     """Refuse what isn't a positive step or a number of taps."""
     if np.ndim(dt):
@@ -277,8 +278,8 @@ def cauchy_sums_fast(
 ) -> Complex[Array, "*T K"]:
     r"""$\sum_n v_n/(i\sigma_k - c_k\lambda_n)$ in $O(p(M\log L + L))$.
 
-    `cauchy_sums` at the nodes of `unit_nodes`, $\sigma = \frac2\Delta\sin\theta$
-    and $c = \cos\theta$, by a tree. Each sum is off by at most tol times the
+    `cauchy_sums` by a tree, at the nodes of `unit_nodes`:
+    $\sigma = \frac2\Delta\sin\theta$ and $c = \cos\theta$. Each sum is off by at most tol times the
     sum of its terms' magnitudes, and by rounding. Differentiable by v, Λ, dt.
 
     Args:
@@ -302,7 +303,8 @@ def cauchy_sums_fast(
     if np.ndim(Λ) != 1:
         raise ValueError(f"Λ has shape {np.shape(Λ)}; need (M,)")
     if np.shape(v)[-1:] != np.shape(Λ):
-        raise ValueError(f"v has shape {np.shape(v)}; need (..., {len(Λ)}), as Λ")
+        raise ValueError(f"v has shape {np.shape(v)}; need (..., {len(Λ)}), "
+                         "as Λ")
     _checked_step(dt, L)
     p = order_for(tol)
     dtype = jnp.result_type(v, Λ, jnp.complex64)
@@ -320,7 +322,7 @@ def cauchy_sums_fast(
         S = jnp.concatenate([S, -mirror[:, (L - 1) // 2:0:-1].conj()], 1)
     return S.reshape(*lead, S.shape[1])
 
-# %% ../nbs/05c_fast_cauchy.ipynb #3f6ad21b
+# %% ../nbs/05c_fast_cauchy.ipynb #c5babdd8
 def dplr_kernel_fast(
     Λ: Inexact[ArrayLike, "M"], P: Inexact[ArrayLike, "r M"],
     B: Inexact[ArrayLike, "M"], C: Inexact[ArrayLike, "M"],
@@ -351,15 +353,15 @@ def dplr_kernel_fast(
         raise ValueError(f"C has shape {np.shape(C)}; need {np.shape(Λ)}, as Λ")
     _checked_step(dt, L)
     if not C_tilde:
-        raise ValueError("dplr_kernel_fast takes C̃ = C(I - Ā^L), but C_tilde is "
-                         "False; convert with to_C_tilde")
+        raise ValueError("dplr_kernel_fast takes C̃ = C(I - Ā^L), but C_tilde "
+                         "is False; convert with to_C_tilde")
     dtype = jnp.result_type(Λ, B, C, jnp.complex64)
     Λ, P, B, C = (jnp.asarray(a, dtype) for a in (Λ, P, B, C))
     Q = P if Q is None else jnp.asarray(Q, dtype)
     discretize_dplr(Λ, P, B, dt, Q=Q)              # its checks are ours
     if not isinstance(Λ, jax.core.Tracer) and not np.all(Λ):
-        raise ValueError("Λ has an eigenvalue 0, a pole at the node z = 1; need "
-                         "a negative real part, or the true C and 'krylov'")
+        raise ValueError("Λ has an eigenvalue 0, a pole at the node z = 1; need"
+                         " a negative real part, or the true C and 'krylov'")
     left = jnp.concatenate([C[None], jnp.conj(Q)])          # C̃, Q̄
     right = jnp.concatenate([B[None], P])                   # B, P
     S = cauchy_sums_fast(left[:, None] * right, Λ, dt, L, tol=tol,

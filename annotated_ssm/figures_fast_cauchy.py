@@ -11,7 +11,7 @@ import numpy as np
 
 from .plotting import PALETTE, figure, heatmap, label_line, states
 
-# %% ../nbs/05cf_figures.ipynb #b0e674a5
+# %% ../nbs/05cf_figures.ipynb #be6b8253
 def blocks(size, levels):
     """A Cauchy matrix, and which level of the tree takes which entry.
 
@@ -161,10 +161,11 @@ def cost(lengths, work, seconds):
     """
     fig, axes = figure(1, 2, height=2.8)
     for ax, series, unit in zip(axes, (work, seconds), (1, 1e3)):
-        for colour, (name, values) in zip(("s4", "good", "s5"), series.items()):
+        rows = zip(("s4", "good", "s5"), (0, 5, -5), series.items())
+        for colour, dy, (name, values) in rows:
             line, = ax.loglog(lengths, unit * np.asarray(values), ".-",
                               color=PALETTE[colour])
-            label_line(ax, line, name)
+            label_line(ax, line, name, dy=dy)
         ax.set(xlabel="length")
         ax.margins(x=0.18)
     axes[0].set(ylabel="operations", title="counted")
