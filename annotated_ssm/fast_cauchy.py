@@ -260,7 +260,7 @@ def _tree_sums(v, Λ, dt, L, p, depth, conj_sym):
     S = S.reshape(S.shape[0] * S.shape[1], 2 * T)[tree.place].T
     return lax.complex(S[:T], S[T:])
 
-# %% ../nbs/05c_fast_cauchy.ipynb #ef3f9a3b
+# %% ../nbs/05c_fast_cauchy.ipynb #bbbf8989
 def _checked_step(dt, L):
     """Refuse what isn't a positive step or a number of taps."""
     if np.ndim(dt):
@@ -279,8 +279,9 @@ def cauchy_sums_fast(
     r"""$\sum_n v_n/(i\sigma_k - c_k\lambda_n)$ in $O(p(M\log L + L))$.
 
     `cauchy_sums` by a tree, at the nodes of `unit_nodes`:
-    $\sigma = \frac2\Delta\sin\theta$ and $c = \cos\theta$. Each sum is off by at most tol times the
-    sum of its terms' magnitudes, and by rounding. Differentiable by v, Λ, dt.
+    $\sigma = \frac2\Delta\sin\theta$ and $c = \cos\theta$. Each sum is off by
+    at most tol times the sum of its terms' magnitudes, and by rounding.
+    Differentiable by v, Λ and dt.
 
     Args:
         v: numerators, (..., M), any number of them.
