@@ -23,7 +23,7 @@ from sphinx.util.nodes import make_refnode
 
 logger = logging.getLogger(__name__)
 
-NUMBER = r"(\d+[a-z]?\.\d+)"
+NUMBER = r"(\d+[a-z]*\.\d+)"
 TAG = re.compile(r"\\tag\{" + NUMBER + r"\}")
 CHAPTER_HEADING = re.compile(r"(\d+[a-z]?)\.\s")
 SECTION_HEADING = re.compile(NUMBER + r"\s")

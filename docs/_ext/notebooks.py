@@ -14,7 +14,7 @@ KNOWN = HIDDEN | {"export", "code-fold", "echo", "label", "fig-cap", "fig-alt"}
 DIRECTIVE = re.compile(r"^#\|[ \t]*([\w-]+)[ \t]*:?[ \t]*(.*?)[ \t]*$", re.MULTILINE)
 DIRECTIVE_LINE = re.compile(r"^[ \t]*#\|.*\n?", re.MULTILINE)
 # Figures of chapters are numbered; the front page's picture has just a name.
-FIGURE_LABEL = re.compile(r"fig-(?:(\d+[a-z]?\.\d+)|[a-z]+)")
+FIGURE_LABEL = re.compile(r"fig-(?:(\d+[a-z]*\.\d+)|[a-z]+)")
 GRADED = re.compile(r"""\bgrade\(\s*["'](\d+[a-z]?\.\d+)["']""")
 MODULE_MAGIC = re.compile(r"^[%!].*$", re.MULTILINE)
 
