@@ -13,10 +13,10 @@ import numpy as np
 from jax import lax
 from jaxtyping import Complex, Float, Inexact
 
-from .kernels_time import (deviation, doubling_kernel, exact,
+from .kernels_time import (deviation, doubling_kernel,
                                         krylov_kernel, pack_row,
                                         power_deviation, unpack_row)
-from .nplr import discretize_dplr
+from .nplr import discretize_dplr, exact
 from .state_space import discretize, is_concrete, kernel_naive
 
 ArrayLike = jax.Array | np.ndarray

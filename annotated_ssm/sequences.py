@@ -68,7 +68,7 @@ def check_rate(rate):
             value is looked at only if it is known while tracing.
     """
     need(np.ndim(rate) == 0 and jnp.isrealobj(rate)
-         and (not is_concrete(rate) or 0 < rate < np.inf),
+         and (not is_concrete(rate) or 0 < np.asarray(rate) < np.inf),
          f"rate is {rate}; need one number > 0, finite")
 
 # %% ../nbs/01b_sequences.ipynb #6deff4a8
