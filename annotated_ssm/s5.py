@@ -480,9 +480,9 @@ def step(
     complex_ = jnp.result_type(real, jnp.complex64)
     Λ, B, C, x = (jnp.asarray(z, complex_) for z in (Λ, B, C, x))
     D, dt, u_k = (jnp.asarray(z, real) for z in (D, dt, u_k))
-    h = jnp.ones((), real) if step is None else jnp.asarray(step, real)
+    h = np.ones(()) if step is None else step
     check_steps("step", h, ((), batch))
-    Δ = h[..., None] * jnp.broadcast_to(rate * dt, (P,)).astype(real)
+    Δ = jnp.asarray(h, real)[..., None] * jnp.broadcast_to(rate * dt, (P,)).astype(real)
     a, gain = _gains(Λ, Δ, method)
     x = a * x + gain * _packed_input(B, u_k)
     return _packed_output(C, x, conj_sym) + D * u_k, x

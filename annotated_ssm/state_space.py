@@ -89,7 +89,8 @@ def _checked_alpha(method, alpha):
     if method not in DISCRETIZATIONS:
         raise ValueError(f"method is {method!r}; need one of {DISCRETIZATIONS}")
     if is_concrete(alpha):
-        if np.ndim(alpha) or not jnp.isrealobj(alpha) or not 0 <= alpha <= 1:
+        alpha = np.asarray(alpha)
+        if alpha.ndim or not np.isrealobj(alpha) or not 0 <= alpha <= 1:
             raise ValueError(f"alpha is {alpha}; need a number from 0 to 1")
         if method != "gbt" and alpha != 0.5:
             raise ValueError(f"alpha is {alpha}, but method is {method!r}; "

@@ -33,7 +33,7 @@ FUNCTIONS = {
     "discretize_diagonal": (lambda dt: discretize_diagonal(Λ, B, dt)[0], "dt"),
     "discretize_dplr": (lambda dt: discretize_dplr(Λ, P, B, dt).B, "dt"),
     "apply_ssm, dt": (lambda dt: apply_ssm(
-        Λ, BH, CH, DH, dt * 10 * dts, u, mask=mask)[0], "dt"),
+        Λ, BH, CH, DH, np.full(4, dt), u, mask=mask)[0], "dt"),
     "apply_ssm, rate": (lambda rate: apply_ssm(
         Λ, BH, CH, DH, dts, u, rate=rate)[0], "rate"),
     "apply_ssm, steps": (lambda s: apply_ssm(
