@@ -16,7 +16,7 @@ from .state_space import is_concrete
 ArrayLike = jax.Array | np.ndarray
 Length = int | np.integer | Int[ArrayLike, "*rows"] | None
 
-# %% ../nbs/01b_sequences.ipynb #03c64c76
+# %% ../nbs/01b_sequences.ipynb #0a80a114
 def need(ok, message: str):
     """Refuse an argument.
 
@@ -45,8 +45,8 @@ def check_steps(name: str, steps: Shaped[ArrayLike, "..."], shapes: tuple):
         shapes: tuples, the shapes that fit.
 
     Raises:
-        ValueError: another shape, complex, negative, infinite or nan; values
-            are looked at only if they are known while tracing.
+        ValueError: another shape, complex, negative, infinite or nan; the
+            values are looked at only if they are concrete.
     """
     _check_shape(name, steps, shapes)
     need(jnp.isrealobj(steps), f"{name} is complex; need real numbers")
@@ -56,7 +56,7 @@ def check_steps(name: str, steps: Shaped[ArrayLike, "..."], shapes: tuple):
             need(0 <= extreme < np.inf, f"{name} contains {extreme}; "
                  "need intervals ≥ 0, finite")
 
-# %% ../nbs/01b_sequences.ipynb #e39d5d73
+# %% ../nbs/01b_sequences.ipynb #e1c9adb0
 def check_rate(rate):
     """Refuse a rate that is no factor.
 
@@ -65,13 +65,13 @@ def check_rate(rate):
 
     Raises:
         ValueError: an array, complex, zero, negative, infinite or nan; the
-            value is looked at only if it is known while tracing.
+            value is looked at only if it is concrete.
     """
     need(np.ndim(rate) == 0 and jnp.isrealobj(rate)
          and (not is_concrete(rate) or 0 < np.asarray(rate) < np.inf),
          f"rate is {rate}; need one number > 0, finite")
 
-# %% ../nbs/01b_sequences.ipynb #6deff4a8
+# %% ../nbs/01b_sequences.ipynb #4991ff63
 def _valid(name, z, length, last_axes):
     """z with rows as length has them, length (rows, 1), and 0 … L − 1."""
     length, axis = jnp.asarray(length), z.ndim - last_axes
@@ -109,8 +109,8 @@ def backward_steps(
 
     Raises:
         ValueError: steps without an axis; a length that is no integer from 0
-            to L (looked at only if it is known while tracing), or whose shape
-            doesn't fit the rows of steps.
+            to L (looked at only if it is concrete), or whose shape doesn't fit
+            the rows of steps.
     """
     steps = jnp.asarray(steps)
     need(steps.ndim >= 1, f"steps has shape {steps.shape}; need (..., L)")
@@ -138,8 +138,8 @@ def reverse_prefix(
 
     Raises:
         ValueError: z of fewer than two axes; a length that is no integer from
-            0 to L (looked at only if it is known while tracing), or whose
-            shape doesn't fit the rows of z.
+            0 to L (looked at only if it is concrete), or whose shape doesn't
+            fit the rows of z.
     """
     z = jnp.asarray(z)
     need(z.ndim >= 2, f"z has shape {z.shape}; need (..., L, H)")
@@ -149,7 +149,7 @@ def reverse_prefix(
     at = jnp.where(k < length, length - 1 - k, k)
     return jnp.take_along_axis(z, at[..., None], axis=-2)
 
-# %% ../nbs/01b_sequences.ipynb #72d005c1
+# %% ../nbs/01b_sequences.ipynb #0d86f920
 def check_mask(mask: Shaped[ArrayLike, "..."], shapes: tuple):
     """Refuse a mask that is not padding on the right.
 
@@ -159,7 +159,7 @@ def check_mask(mask: Shaped[ArrayLike, "..."], shapes: tuple):
 
     Raises:
         ValueError: another dtype or shape, or True after False, which is
-            looked at only if the mask is known while tracing.
+            looked for only if the mask is concrete.
     """
     need(mask.dtype == bool, f"mask has dtype {mask.dtype}; need bool")
     _check_shape("mask", mask, shapes)
