@@ -182,7 +182,7 @@ def _cost(equation):
         bodies = [_total(getattr(j, "jaxpr", j)) for j in inner]
         once = max(bodies) if name == "cond" else sum(bodies)
         return once * parameters.get("length", 1) if name == "scan" else once
-    if name in FREE:
+    if name in FREE or not np.issubdtype(out.aval.dtype, np.inexact):
         return 0
     if name == "dot_general":
         (contract, _), _ = parameters["dimension_numbers"]
@@ -198,6 +198,8 @@ def _cost(equation):
         return int(each * (4 if wide else 1) * size * n)
     if name.startswith("reduce") or name.startswith("cum"):
         return (2 if wide else 1) * _size(first)
+    if name == "scatter-add":
+        return (2 if wide else 1) * _size(equation.invars[2])
     return (COMPLEX.get(name, 1) if wide else 1) * _size(out)
 
 
@@ -213,8 +215,8 @@ def operations(function, *arguments) -> int:
         arguments: its arguments; arrays or `jax.ShapeDtypeStruct`.
 
     Returns:
-        Their number; moving data counts nothing, an FFT of n points
-        5 n log2 n, any other function of a number one.
+        Their number; moving data and whole numbers count nothing, an FFT of
+        n points 5 n log2 n, any other function of a number one.
 
     Raises:
         ValueError: the function has a loop of unknown length.

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from annotated_ssm.cauchy import cauchy_sums, dplr_kernel, to_C_tilde, unit_nodes
+from annotated_ssm.checks import operations
 from annotated_ssm.fast_cauchy import (FAR, cauchy_sums_fast, dplr_kernel_fast,
-                                       far_error, make_tree, operations, order_for,
+                                       far_error, make_tree, order_for,
                                        tree_depth)
 from annotated_ssm.nplr import dplr
 
