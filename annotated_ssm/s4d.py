@@ -233,7 +233,7 @@ def _(primals, tangents):
     dz = dΛ * dt + Λ * ddt
     return _log_zoh(Λ, dt, k), dz[..., None, :] * k[:, None]
 
-# %% ../nbs/07_s4d.ipynb #9917829d
+# %% ../nbs/07_s4d.ipynb #334a931a
 COMPASS = np.exp(2j * np.pi * np.arange(1024) / 1024)
 
 
@@ -242,15 +242,19 @@ def _bilinear_turns(Λ, dt):
     a, b = (_times(_exact(part / 2), _exact(dt)) for part in (Λ.real, Λ.imag))
     one = _constant(np.float64(1), dt.dtype)
     x = _minus(_minus(one, _times(a, a)), _times(b, b))
-    y = 2 * b[0], 2 * b[1]
+    y, minus_y = (2 * b[0], 2 * b[1]), (-2 * b[0], -2 * b[1])
     turn = jnp.arctan2(y[0], x[0]) / (2 * np.pi)
     nearest = jnp.round(turn * len(COMPASS))
     c, s = (tuple(part[nearest.astype(int)] for part in _constant(table, dt.dtype))
             for table in (COMPASS.real, COMPASS.imag))
     across = _minus(_times(y, c), _times(x, s))
-    along = x[0] * c[0] + y[0] * s[0]
-    left = jnp.arctan2(across[0] + across[1], along) / (2 * np.pi)
-    return nearest / len(COMPASS), left
+    along = _minus(_times(x, c), _times(minus_y, s))
+    size = jnp.where(along[0] == 0, 1, along[0])      # λΔ = −2: no angle
+    q = across[0] / size                              # the tangent, a pair
+    rest = _minus(across, _times(_exact(q), along))
+    left = q, (rest[0] + rest[1]) / size - q**3 / 3 + q**5 / 5
+    back = _times(left, _constant(np.float64(-1 / (2 * np.pi)), dt.dtype))
+    return _minus(_exact(nearest / len(COMPASS)), back)
 
 
 @jax.custom_jvp

@@ -24,10 +24,11 @@ IMPORTS = {
     "fast_cauchy": ("cauchy",),
     "s4": ("cauchy", "kernels_time", "fast_cauchy", "nplr"),
     "s4d": ("nplr", "state_space"),
+    "bank": ("s4d",),
     "scan": (),
     "s5": ("scan", "nplr", "state_space"),
-    "equivalence": ("s4", "s4d", "s5"),
-    "layers": ("s4", "s4d", "s5"),
+    "equivalence": ("s4", "bank", "s5"),
+    "layers": ("s4", "bank", "s5"),
     "models": ("layers",),
     "baselines": ("models",),
     "datasets": (),
@@ -39,7 +40,7 @@ IMPORTS = {
 }
 # Functions on arrays that know no neural-network library.
 THEORY = ("state_space", "hippo", "diagonalization", "nplr", "cauchy",
-          "kernels_time", "fast_cauchy", "s4", "s4d", "scan", "s5", "equivalence")
+          "kernels_time", "fast_cauchy", "s4", "s4d", "bank", "scan", "s5", "equivalence")
 # Notebooks draw and check with these; no module does.
 LEAVES = ("plotting", "checks")
 TOOLCHAIN = {"nbdev", "fastcore", "execnb"}
