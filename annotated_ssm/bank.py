@@ -5,7 +5,9 @@
 # %% auto #0
 __all__ = ['ArrayLike', 'MODES', 'apply_ssm_naive', 'last_state', 'apply_ssm', 'step']
 
-# %% ../nbs/07b_bank.ipynb #79485a61
+# %% ../nbs/07b_bank.ipynb #bc9418aa
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -94,7 +96,7 @@ def last_state(Λ, B_bar, dt, reversed_u, method="zoh"):
     inner = lax.complex(inner[..., :M], inner[..., M:])
     return B_bar * (jnp.moveaxis(rows, 0, 1) * inner).sum(-3)
 
-# %% ../nbs/07b_bank.ipynb #2298a05c
+# %% ../nbs/07b_bank.ipynb #6890caee
 def _flip(z, length):
     """z (..., L, H) with its first `length` samples in reversed order."""
     if length is None:
@@ -104,6 +106,7 @@ def _flip(z, length):
     return jnp.take_along_axis(z, at[..., None], -2)
 
 
+@partial(jax.jit, static_argnums=(7, 8))
 def _convolution(Λ, B, C, dt, u, length, x0, method, conj_sym):
     """One direction at constant step: output without D, and last state."""
     L, gain = u.shape[-2], _input_gain(Λ * dt, dt, method) * B
@@ -117,7 +120,7 @@ def _convolution(Λ, B, C, dt, u, length, x0, method, conj_sym):
         last = last + x0 * _power_at(Λ, dt, L if length is None else length, method)
     return y, last
 
-# %% ../nbs/07b_bank.ipynb #46b4b643
+# %% ../nbs/07b_bank.ipynb #3e141ac7
 def _advance(Λ, B, Δ, u_k, x, method):
     """One step of length Δ (..., H, 1): the state after reading u_k (..., H)."""
     z = Λ * Δ
@@ -131,6 +134,7 @@ def _read(C, x, conj_sym):
     return 2 * y if conj_sym else y
 
 
+@partial(jax.jit, static_argnums=(7, 8, 9))
 def _recurrence(Λ, B, C, dt, u, steps, x0, method, conj_sym, reverse):
     """One direction, sample by sample; steps (..., L)."""
     *batch, _, H = u.shape
@@ -214,7 +218,7 @@ def _prepared(Λ, B, C, D, dt, u, method, rate, bidirectional):
     D, u, dt = (jnp.asarray(z, jnp.finfo(wide).dtype) for z in (D, u, dt))
     return Λ, B, C, D, jnp.broadcast_to(rate * dt, (H, 1)), u, real
 
-# %% ../nbs/07b_bank.ipynb #882bbc1b
+# %% ../nbs/07b_bank.ipynb #ab4a7c9d
 def apply_ssm(
     Λ: Inexact[ArrayLike, "*#H M"],
     B: Inexact[ArrayLike, "*#H M"],
@@ -303,7 +307,7 @@ def apply_ssm(
             s = _backward_steps(s, length) if i else s
             s = s if mask is None else jnp.where(mask, s, 0)
             y_i, x = _recurrence(Λ, B, C_i, dt, u, s, ends[i], method, conj_sym,
-                                 reverse=bool(i))
+                                 bool(i))
         y, last = y + y_i, [*last, x]
     if mask is not None:
         y = jnp.where(mask[..., None], y, 0)

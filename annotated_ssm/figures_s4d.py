@@ -13,7 +13,7 @@ import numpy as np
 from .plotting import (PAGE_WIDTH, PALETTE, figure, heatmap,
                                     label_line, states)
 
-# %% ../nbs/07f_figures.ipynb #bbfb9e47
+# %% ../nbs/07f_figures.ipynb #bfd25b84
 COLOURS = {"legs": PALETTE["s4"], "inv": PALETTE["reconstruction"],
            "lin": PALETTE["state"], "real": PALETTE["s5"]}
 NAMES = {"legs": "LegS", "inv": "Inv", "lin": "Lin", "real": "Real"}
@@ -91,7 +91,8 @@ def spectra(frequencies, misread):
     """Frequencies against index, and one misread formula by its size.
 
     Args:
-        frequencies: dict from "legs", "inv", "lin" to ascending (M,).
+        frequencies: dict from "legs", "inv", "lin" to ascending (M,); a zero
+            is left out, as the axis is logarithmic.
         misread: (M,), some of them negative.
 
     Returns:
@@ -100,10 +101,10 @@ def spectra(frequencies, misread):
     fig, ax = figure(width=0.8, height=2.9)
     n = np.arange(len(misread))
     for name, ω in frequencies.items():
-        line, = ax.plot(n, ω, ".-", ms=4, lw=0.8, color=COLOURS[name], label=name)
+        line, = ax.plot(n, np.where(ω > 0, ω, np.nan), ".-", ms=4, lw=0.8, color=COLOURS[name], label=name)
         at = {"legs": len(ω) // 6, "lin": len(ω) // 2}.get(name, -1)
         label_line(ax, line, NAMES[name], at=at, dx=5,
-                   dy={"legs": -9, "lin": 10}.get(name, 0))
+                   dy={"legs": -10, "lin": 10}.get(name, 0))
     line, = ax.plot(n, np.abs(misread), "--", lw=0.8, color=PALETTE["error"],
                     label="misread")
     down = misread < 0
@@ -125,8 +126,8 @@ def modes(first, second, unit):
     Returns:
         The figure with two panels.
     """
-    fig, axes = figure(2, height=1.5, sharex=True,
-                       gridspec_kw={"height_ratios": [2, 1]})
+    fig, axes = figure(2, height=1.7, sharex=True,
+                       gridspec_kw={"height_ratios": [3, 2]})
     axes[0].plot(first, color=PALETTE["truth"], lw=2)
     axes[0].plot(second, "--", color=PALETTE["reconstruction"], lw=1)
     axes[1].plot((np.asarray(second) - np.asarray(first)) / unit,
@@ -190,7 +191,7 @@ def phase_errors(k, errors, unit):
     fig, ax = figure(width=0.75, height=2.6)
     for (name, error), colour in zip(errors.items(), colours):
         line, = ax.loglog(k, np.maximum(error, unit / 100), ".", ms=4, color=colour)
-        label_line(ax, line, name)
+        label_line(ax, line, name, dy={"powers": -7, "exponentials": 7}.get(name, 0))
     ax.axhspan(unit / 100, unit, color=PALETTE["grid"], alpha=0.4, lw=0)
     ax.set(xlabel="exponent $k$", ylabel="error", ylim=(unit / 100, 10))
     return fig
@@ -254,7 +255,7 @@ def softmax(waves, short, long):
         label_line(axes[0], line, name, at=at, dx=-42 if late else 5, dy=4)
     for K, colour in ((short, PALETTE["s4"]), (long, PALETTE["s5"])):
         line, = axes[1].plot(K, color=colour)
-        label_line(axes[1], line, f"$L={len(K)}$", at=len(K) // 2, dx=2, dy=9)
+        label_line(axes[1], line, f"$L={len(K)}$")
     axes[0].set(title="waves after softmax", xlabel="tap")
     axes[1].set(title="one kernel, two lengths", xlabel="tap")
     return fig

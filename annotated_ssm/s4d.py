@@ -295,11 +295,26 @@ def mode_powers(Λ: Complex[ArrayLike, "*#H M"], dt: Float[ArrayLike, "*#H 1"],
         return _bilinear_powers(Λ, dt, k)
     return jnp.exp(_log_zoh(Λ, dt, k))
 
-# %% ../nbs/07_s4d.ipynb #e09e4e42
+# %% ../nbs/07_s4d.ipynb #044986e4
 def _rows_and_columns(L):
     """(n, m) with nm ≥ L, both about √L; m is a power of two."""
     m = 1 << ((L - 1).bit_length() + 1) // 2
     return -(-L // m), m
+
+
+@partial(jax.jit, static_argnums=(3, 4, 5, 6))
+def _sum_of_modes(G, Λ, dt, L, method, conj_sym, start):
+    """`sum_of_modes`, compiled as one program for each L."""
+    n, m = _rows_and_columns(L)
+    exponents = lambda k: jnp.asarray(k, dt.dtype)
+    rows = G[..., None, :] * mode_powers(Λ, dt, exponents(m * np.arange(n)), method)
+    columns = mode_powers(Λ, dt, exponents(start + np.arange(m)), method)
+    K = jnp.einsum("...in,...jn->...ij",
+                   jnp.concatenate([rows.real, -rows.imag], -1),
+                   jnp.concatenate([columns.real, columns.imag], -1),
+                   precision="highest")
+    K = K.reshape(*K.shape[:-2], n * m)[..., :L]
+    return 2 * K if conj_sym else K
 
 
 def sum_of_modes(G: Complex[ArrayLike, "*#B M"], Λ: Complex[ArrayLike, "*#H M"],
@@ -319,16 +334,7 @@ def sum_of_modes(G: Complex[ArrayLike, "*#B M"], Λ: Complex[ArrayLike, "*#H M"]
     Returns:
         (..., L), real.
     """
-    n, m = _rows_and_columns(L)
-    exponents = lambda k: jnp.asarray(k, dt.dtype)
-    rows = G[..., None, :] * mode_powers(Λ, dt, exponents(m * np.arange(n)), method)
-    columns = mode_powers(Λ, dt, exponents(start + np.arange(m)), method)
-    K = jnp.einsum("...in,...jn->...ij",
-                   jnp.concatenate([rows.real, -rows.imag], -1),
-                   jnp.concatenate([columns.real, columns.imag], -1),
-                   precision="highest")
-    K = K.reshape(*K.shape[:-2], n * m)[..., :L]
-    return 2 * K if conj_sym else K
+    return _sum_of_modes(G, Λ, dt, L, method, conj_sym, start)
 
 
 def diagonal_kernel(
@@ -360,7 +366,7 @@ def diagonal_kernel(
     G = C * B * _input_gain(Λ * dt, dt, method)
     return sum_of_modes(G, Λ, dt, L, method, conj_sym).astype(real)
 
-# %% ../nbs/07_s4d.ipynb #c78e2a2d
+# %% ../nbs/07_s4d.ipynb #6c8f9806
 FORMS = ("exp", "softmax")
 FLOOR = 1e-7
 
@@ -384,6 +390,7 @@ def _geometric_sum(s, dt, L):
     return jnp.where(direct, L, ratio) * phi1(all_) / phi1(one)
 
 
+@partial(jax.jit, static_argnums=2)
 def _softmax_gain(Λ, dt, L):
     r"""$1/(\lambda\sum_r\dots)$ and the decaying one of $\pm\lambda$."""
     s = jnp.where(Λ.real > 0, -Λ, Λ)

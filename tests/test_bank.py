@@ -38,12 +38,14 @@ def run(system, u, mask, x0, **options):
     return bank.apply_ssm(*system, u, mask=mask, x0=x0, **options)
 
 
-@pytest.mark.parametrize("L", [1, 2, 5, 13, 64])
+@pytest.mark.parametrize("L", [1, 3, 13, 64])
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("method", s4d.METHODS)
 @pytest.mark.parametrize("model", ["s4d", "exp", "softmax"])
 def test_convolution_equals_recurrence(model, method, bidirectional, L):
     system = arguments(model, L, bidirectional)
+    # arrays of the same shapes for all models: compiled once
+    system = [np.broadcast_to(z, (H, M)) for z in system[:2]] + [*system[2:]]
     u = np.random.default_rng(L).normal(size=(2, L, H)).astype(np.float32)
     x0 = draw(4, *((2,) if bidirectional else ()), 2, H, M)
     mask = np.arange(L) < np.array([[max(1, L // 2)], [L]])

@@ -168,7 +168,7 @@ def test_gradients_are_those_of_double_precision(dt, method):
     Λ, B, C = system("legs")
     W = np.random.default_rng(5).normal(size=L).astype(np.float32)
     loss = lambda Λ, B, C, dt: W @ s4d.diagonal_kernel(Λ, B, C, dt, L, method)
-    got = jax.grad(loss, (0, 1, 2, 3))(Λ, B, C, dt)
+    got = jax.jit(jax.grad(loss, (0, 1, 2, 3)))(Λ, B, C, dt)
     λ, b, c, Δ, gain, d_gain, d_gain_dt, log_A, d_log_A = parts(Λ, B, C, dt, method)
     k, W = np.arange(L), W.astype(float)
     waves = np.exp(np.outer(log_A, k))
@@ -226,7 +226,7 @@ def test_dss_is_finite_with_its_gradients(L, form):
     def loss(Λ, w, dt):
         return jnp.sum(s4d.dss_kernel(Λ, w, dt, L, form)**2)
 
-    value, slopes = jax.value_and_grad(loss, (0, 1, 2))(
+    value, slopes = jax.jit(jax.value_and_grad(loss, (0, 1, 2)))(
         Λ, jnp.full(Λ.shape, 1e-6 + 0j), jnp.float32(0.1))
     assert np.isfinite(value)
     assert all(np.isfinite(np.asarray(s)).all() for s in slopes)
