@@ -13,7 +13,7 @@ import numpy as np
 from .plotting import (PAGE_WIDTH, PALETTE, figure, heatmap,
                                     label_line, states)
 
-# %% ../nbs/07f_figures.ipynb #bfd25b84
+# %% ../nbs/07f_figures.ipynb #2cce628f
 COLOURS = {"legs": PALETTE["s4"], "inv": PALETTE["reconstruction"],
            "lin": PALETTE["state"], "real": PALETTE["s5"]}
 NAMES = {"legs": "LegS", "inv": "Inv", "lin": "Lin", "real": "Real"}
@@ -82,7 +82,7 @@ def bases(t, legs, diagonal, ω, errors):
     ax = fig.add_subplot(grid[:, 1])
     for (N, error), colour in zip(errors.items(), states(len(errors))):
         line, = ax.loglog(ω, error, color=colour)
-        label_line(ax, line, f"$N={N}$", at=len(ω) // 3, dx=4, dy=-6)
+        label_line(ax, line, f"$N={N}$", at=1, dx=6, dy=-6)
     ax.set(xlabel=r"frequency $\omega$", title="error of the answer to a wave")
     return fig
 
@@ -102,9 +102,9 @@ def spectra(frequencies, misread):
     n = np.arange(len(misread))
     for name, ω in frequencies.items():
         line, = ax.plot(n, np.where(ω > 0, ω, np.nan), ".-", ms=4, lw=0.8, color=COLOURS[name], label=name)
-        at = {"legs": len(ω) // 6, "lin": len(ω) // 2}.get(name, -1)
+        at = {"legs": 0, "lin": len(ω) // 2}.get(name, -1)
         label_line(ax, line, NAMES[name], at=at, dx=5,
-                   dy={"legs": -10, "lin": 10}.get(name, 0))
+                   dy={"legs": -3, "lin": 10}.get(name, 0))
     line, = ax.plot(n, np.abs(misread), "--", lw=0.8, color=PALETTE["error"],
                     label="misread")
     down = misread < 0
@@ -191,7 +191,8 @@ def phase_errors(k, errors, unit):
     fig, ax = figure(width=0.75, height=2.6)
     for (name, error), colour in zip(errors.items(), colours):
         line, = ax.loglog(k, np.maximum(error, unit / 100), ".", ms=4, color=colour)
-        label_line(ax, line, name, dy={"powers": -7, "exponentials": 7}.get(name, 0))
+        label_line(ax, line, name,
+                   dy={"powers": -7, "exponentials": 7}.get(name, 0))
     ax.axhspan(unit / 100, unit, color=PALETTE["grid"], alpha=0.4, lw=0)
     ax.set(xlabel="exponent $k$", ylabel="error", ylim=(unit / 100, 10))
     return fig
