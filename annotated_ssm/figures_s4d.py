@@ -13,7 +13,7 @@ import numpy as np
 from .plotting import (PAGE_WIDTH, PALETTE, figure, heatmap,
                                     label_line, states)
 
-# %% ../nbs/07f_figures.ipynb #2cce628f
+# %% ../nbs/07f_figures.ipynb #dc437d37
 COLOURS = {"legs": PALETTE["s4"], "inv": PALETTE["reconstruction"],
            "lin": PALETTE["state"], "real": PALETTE["s5"]}
 NAMES = {"legs": "LegS", "inv": "Inv", "lin": "Lin", "real": "Real"}
@@ -101,7 +101,8 @@ def spectra(frequencies, misread):
     fig, ax = figure(width=0.8, height=2.9)
     n = np.arange(len(misread))
     for name, ω in frequencies.items():
-        line, = ax.plot(n, np.where(ω > 0, ω, np.nan), ".-", ms=4, lw=0.8, color=COLOURS[name], label=name)
+        line, = ax.plot(n, np.where(ω > 0, ω, np.nan), ".-", ms=4, lw=0.8,
+                        color=COLOURS[name], label=name)
         at = {"legs": 0, "lin": len(ω) // 2}.get(name, -1)
         label_line(ax, line, NAMES[name], at=at, dx=5,
                    dy={"legs": -3, "lin": 10}.get(name, 0))
