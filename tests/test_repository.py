@@ -28,8 +28,8 @@ IMPORTS = {
     "bank": ("s4d", "sequences"),
     "scan": (),
     "s5": ("scan", "nplr", "state_space", "sequences"),
-    "equivalence": ("s4", "s4d", "s5"),
-    "layers": ("s4", "s4d", "s5", "sequences"),
+    "equivalence": ("s4", "bank", "s5"),
+    "layers": ("s4", "bank", "s5", "sequences"),
     "models": ("layers",),
     "baselines": ("models",),
     "datasets": (),
@@ -41,7 +41,8 @@ IMPORTS = {
 }
 # Functions on arrays that know no neural-network library.
 THEORY = ("state_space", "sequences", "hippo", "diagonalization", "nplr", "cauchy",
-          "kernels_time", "fast_cauchy", "s4", "s4d", "scan", "s5", "equivalence")
+          "kernels_time", "fast_cauchy", "s4", "s4d", "bank", "scan", "s5",
+          "equivalence")
 # Notebooks draw and check with these; no module does.
 LEAVES = ("plotting", "checks")
 TOOLCHAIN = {"nbdev", "fastcore", "execnb"}
