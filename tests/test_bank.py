@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from annotated_ssm import bank, s4d
+from annotated_ssm.sequences import MODES
 
 EPS = float(np.finfo(np.float32).eps)
 H, M = 3, 4
@@ -60,7 +61,7 @@ def test_convolution_equals_recurrence(model, method, bidirectional, L):
     np.testing.assert_allclose(x, last, rtol=0, atol=4 * EPS * L**0.5 * size * weight)
 
 
-@pytest.mark.parametrize("mode", bank.MODES)
+@pytest.mark.parametrize("mode", MODES)
 def test_dtypes(mode):
     system = arguments("s4d", 6)
     u = np.zeros((6, H), np.float32)
@@ -77,7 +78,7 @@ def test_dtypes(mode):
 
 def test_an_empty_sequence_keeps_the_state():
     system, x0 = arguments("s4d", 6), draw(0, 2, H, M)
-    for mode in bank.MODES:
+    for mode in MODES:
         y, x = bank.apply_ssm(*system, np.zeros((2, 0, H), np.float32), x0=x0,
                               mode=mode)
         assert y.shape == (2, 0, H)
@@ -103,7 +104,7 @@ def test_what_pads_hold_is_not_read():
     u = np.random.default_rng(0).normal(size=(6, H)).astype(np.float32)
     mask = np.arange(6) < 4
     dirty = np.where(mask[:, None], u, np.nan)
-    for mode in bank.MODES:
+    for mode in MODES:
         options = dict(mask=mask, bidirectional=True, mode=mode)
         for clean, got in zip(bank.apply_ssm(*system, u, **options),
                               bank.apply_ssm(*system, dirty, **options)):
