@@ -16,18 +16,14 @@ from jax import lax
 from jaxtyping import Array, Complex, Float, Inexact
 
 from .nplr import dplr
-from .state_space import phi1
+from .sequences import need
+from .state_space import as_arrays, is_concrete, phi1
 
 ArrayLike = jax.Array | np.ndarray
 Number = float | int | np.number | Inexact[ArrayLike, ""]
 
 # %% ../nbs/07_s4d.ipynb #af2dd629
 INITS = ("legs", "lin", "inv", "real")
-
-
-def _need(ok, message):
-    if not ok:
-        raise ValueError(message)
 
 
 def initial_eigenvalues(init: str, N: int) -> Complex[np.ndarray, "M"]:
@@ -47,12 +43,12 @@ def initial_eigenvalues(init: str, N: int) -> Complex[np.ndarray, "M"]:
 
     Source: Gu et al. (2022, S4D), section 4.
     """
-    _need(init in INITS, f"init is {init!r}; need one of {INITS}")
-    _need(hasattr(N, "__index__") and N >= 1,
+    need(init in INITS, f"init is {init!r}; need one of {INITS}")
+    need(hasattr(N, "__index__") and N >= 1,
           f"N is {N!r}; need a whole number, at least 1")
     if init == "real":
         return -(np.arange(N) + 1.0) + 0j
-    _need(N % 2 == 0, f"N is {N}; need an even number for init={init!r}: "
+    need(N % 2 == 0, f"N is {N}; need an even number for init={init!r}: "
           "states are stored once per conjugate pair")
     if init == "legs":
         return dplr("legs", N)[0]
@@ -85,8 +81,8 @@ def initialize(key, H: int, N: int, init: str = "legs", *, tied: bool = True,
 
     Source: Gu et al. (2022, S4D), sections 3.3 and 4.
     """
-    _need(H >= 1, f"H is {H}; need at least 1")
-    _need(0 < dt_min <= dt_max, f"dt_min, dt_max are {dt_min}, {dt_max}; "
+    need(H >= 1, f"H is {H}; need at least 1")
+    need(0 < dt_min <= dt_max, f"dt_min, dt_max are {dt_min}, {dt_max}; "
           "need 0 < dt_min ≤ dt_max")
     Λ = initial_eigenvalues(init, N)
     columns = len(Λ) * (2 if bidirectional else 1)
@@ -127,22 +123,23 @@ def _input_gain(z, dt, method):
 
 def _arguments(Λ, B, C, dt, L, method):
     """Checked arguments in one precision; dt with an axis for the modes."""
-    _need(method in METHODS, f"method is {method!r}; need one of {METHODS}")
-    _need(hasattr(L, "__index__") and L >= 1,
+    need(method in METHODS, f"method is {method!r}; need one of {METHODS}")
+    need(hasattr(L, "__index__") and L >= 1,
           f"L is {L!r}; need a whole number, at least 1")
+    Λ, B, C, dt = as_arrays(Λ, B, C, dt)
     M = Λ.shape[-1] if np.ndim(Λ) else 0
     for name, z in ("Λ", Λ), ("B", B), ("C", C):
-        _need(np.ndim(z) in (1, 2) and z.shape[-1] == M,
+        need(np.ndim(z) in (1, 2) and z.shape[-1] == M,
               f"{name} has shape {np.shape(z)}; need (M,) or (H, M) with the "
               f"M = {M} modes of Λ {np.shape(Λ)}")
-    _need(np.ndim(dt) <= 1 and jnp.isrealobj(dt),
+    need(np.ndim(dt) <= 1 and jnp.isrealobj(dt),
           f"dt has shape {np.shape(dt)}; need () or (H,), real")
     sizes = {z.shape[0] for z in (Λ, B, C) if z.ndim == 2} | set(np.shape(dt))
-    _need(len(sizes) <= 1, f"Λ {Λ.shape}, B {B.shape}, C {C.shape} and dt "
+    need(len(sizes) <= 1, f"Λ {Λ.shape}, B {B.shape}, C {C.shape} and dt "
           f"{np.shape(dt)} don't agree on the number H of features")
-    if not isinstance(dt, jax.core.Tracer):
+    if is_concrete(dt):
         value = np.asarray(dt)
-        _need(np.all(np.isfinite(value) & (value > 0)),
+        need(np.all(np.isfinite(value) & (value > 0)),
               f"dt is {dt}; need finite numbers > 0")
     real = jnp.finfo(jnp.result_type(Λ, B, C, jnp.float32)).dtype
     Λ, B, C = (jnp.asarray(z, jnp.result_type(real, jnp.complex64))
@@ -423,7 +420,7 @@ def dss_kernel(
 
     Source: Gupta et al. (2022), proposition 1 and section 3.
     """
-    _need(form in FORMS, f"form is {form!r}; need one of {FORMS}")
+    need(form in FORMS, f"form is {form!r}; need one of {FORMS}")
     real = jnp.finfo(jnp.result_type(Λ, w, jnp.bfloat16)).dtype
     Λ, _, w, dt = _arguments(Λ, np.ones(np.shape(Λ)[-1:]), w, dt, L, "zoh")
     if form == "exp":
@@ -454,7 +451,7 @@ def dss_to_diagonal(
 
     Source: Gupta et al. (2022), proposition 1.
     """
-    _need(form in FORMS, f"form is {form!r}; need one of {FORMS}")
+    need(form in FORMS, f"form is {form!r}; need one of {FORMS}")
     Λ, B, w, dt = _arguments(Λ, np.ones(np.shape(Λ)[-1:]), w, dt, L, "zoh")
     if form == "exp":
         return B, w

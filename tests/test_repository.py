@@ -24,7 +24,7 @@ IMPORTS = {
     "kernels_time": ("nplr",),
     "fast_cauchy": ("cauchy",),
     "s4": ("cauchy", "kernels_time", "fast_cauchy", "nplr", "sequences"),
-    "s4d": ("nplr", "state_space"),
+    "s4d": ("nplr", "sequences", "state_space"),
     "bank": ("s4d", "sequences"),
     "scan": (),
     "s5": ("scan", "nplr", "state_space", "sequences"),
