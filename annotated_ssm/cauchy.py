@@ -6,7 +6,7 @@
 __all__ = ['ArrayLike', 'METHODS', 'METHODS_C_TILDE', 'AT_ONCE', 'BLOCK', 'FEW_STATES', 'MANY_TAPS', 'unit_nodes', 'cauchy_sums',
            'to_C_tilde', 'from_C_tilde', 'dplr_kernel']
 
-# %% ../nbs/05_cauchy.ipynb #e2e6914f
+# %% ../nbs/05_cauchy.ipynb #8a0bd6ca
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -172,12 +172,12 @@ def from_C_tilde(
     solved = jnp.linalg.solve(M.T, pack_row(C, conj_sym))
     return unpack_row(solved, conj_sym), jnp.linalg.cond(M)
 
-# %% ../nbs/05_cauchy.ipynb #c2bd0b86
+# %% ../nbs/05_cauchy.ipynb #7b057daa
 #: The methods of `dplr_kernel` that take the true C, and those that take C̃.
 METHODS = ("naive", "doubling", "krylov")
 METHODS_C_TILDE = ("cauchy", "cauchy_blocked")
-#: Nodes times states above which "auto" works in blocks, and nodes a block.
-AT_ONCE, BLOCK = 2**17, 256
+#: Taps times stored states above which "auto" works in blocks, and nodes a block.
+AT_ONCE, BLOCK = 2**16, 256
 #: "auto" doubles from so few states (of both kinds) and so many taps on.
 FEW_STATES, MANY_TAPS = 16, 4096
 

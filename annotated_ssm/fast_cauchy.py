@@ -6,7 +6,7 @@
 __all__ = ['ArrayLike', 'SEPARATION', 'FAR', 'NEAR', 'pole_angle', 'interpolation_points', 'cardinal', 'far_error', 'order_for',
            'Tree', 'tree_depth', 'make_tree', 'cauchy_sums_fast', 'dplr_kernel_fast']
 
-# %% ../nbs/05c_fast_cauchy.ipynb #b865d6ac
+# %% ../nbs/05c_fast_cauchy.ipynb #4ea511fc
 import functools
 from typing import NamedTuple
 
@@ -69,7 +69,7 @@ def cardinal(α, points):
     np.fill_diagonal(own, 1)
     return before * after[..., ::-1] / own.prod(1)
 
-# %% ../nbs/05c_fast_cauchy.ipynb #0c52471a
+# %% ../nbs/05c_fast_cauchy.ipynb #e437df62
 #: Least distance of a far pole, sin 3h / sin h for the widest arcs, h = π/16.
 SEPARATION = 3 - 4 * np.sin(np.pi / 16)**2
 
@@ -81,9 +81,9 @@ def far_error(p):
         p: interpolation points of an arc, an even number.
 
     Returns:
-        $1/\sinh(p\operatorname{arcosh}s_0)$.
+        $1/\cosh(p\operatorname{arcosh}s_0)$.
     """
-    return 1 / np.sinh(p * np.arccosh(SEPARATION))
+    return 1 / np.cosh(p * np.arccosh(SEPARATION))
 
 
 def order_for(tol) -> int:
@@ -217,7 +217,7 @@ def _tree_sums(v, Λ, dt, L, p, depth, conj_sym):
     S = S.reshape(S.shape[0] * S.shape[1], 2 * T)[tree.place].T
     return lax.complex(S[:T], S[T:])
 
-# %% ../nbs/05c_fast_cauchy.ipynb #bbbf8989
+# %% ../nbs/05c_fast_cauchy.ipynb #d24c91e6
 def _checked_step(dt, L):
     """Refuse what isn't a positive step or a number of taps."""
     if np.ndim(dt):
@@ -281,7 +281,7 @@ def cauchy_sums_fast(
         S = jnp.concatenate([S, -mirror[:, (L - 1) // 2:0:-1].conj()], 1)
     return S.reshape(*lead, S.shape[1])
 
-# %% ../nbs/05c_fast_cauchy.ipynb #c5babdd8
+# %% ../nbs/05c_fast_cauchy.ipynb #647d7a1e
 @exact
 def dplr_kernel_fast(
     Λ: Inexact[ArrayLike, "M"], P: Inexact[ArrayLike, "r M"],
@@ -290,7 +290,7 @@ def dplr_kernel_fast(
     Q: Inexact[ArrayLike, "r M"] | None = None, C_tilde: bool = False,
     conj_sym: bool = True, tol: float = 1e-6,
 ) -> Float[Array, "L"]:
-    r"""`dplr_kernel` by Cauchy products in $O(p(M\log L + L))$.
+    r"""`dplr_kernel` by Cauchy products in $O(p(M\log L + L))$, and an FFT.
 
     Args:
         Λ, P, B, C, dt, L, Q, conj_sym: as for `dplr_kernel`.

@@ -6,7 +6,7 @@
 __all__ = ['ArrayLike', 'pack', 'unpack', 'pack_row', 'unpack_row', 'pack_diagonal', 'deviation', 'power_deviation',
            'doubling_kernel', 'dense_kernel', 'block_length', 'krylov_parts', 'krylov_kernel']
 
-# %% ../nbs/05b_kernels_time.ipynb #2daf6eba
+# %% ../nbs/05b_kernels_time.ipynb #e2906757
 import jax
 import jax.numpy as jnp
 import numpy as np

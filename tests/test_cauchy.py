@@ -143,7 +143,7 @@ def test_auto_with_the_true_C(monkeypatch, states, L, name):
 
 
 @pytest.mark.parametrize("states, L, block", [
-    (64, 64, None), (64, 4096, None), (64, 4097, cauchy.BLOCK)])
+    (64, 64, None), (64, 2048, None), (64, 2049, cauchy.BLOCK)])
 def test_auto_with_C_tilde(monkeypatch, states, L, block):
     assert chosen(monkeypatch, states, L, tilde=True) == [("_cauchy_kernel", block)]
 
