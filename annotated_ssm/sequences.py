@@ -9,7 +9,7 @@ __all__ = ['ArrayLike', 'Length', 'need', 'check_steps', 'check_rate', 'backward
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, Real, Shaped
+from jaxtyping import Array, Bool, Int, Real, Shaped
 
 from .state_space import is_concrete
 
@@ -36,22 +36,26 @@ def _check_shape(name, array, shapes):
          + " or ".join(map(str, shapes)))
 
 
-def check_steps(name: str, steps: Shaped[ArrayLike, "..."], shapes: tuple):
+def check_steps(name: str, steps: Shaped[ArrayLike, "..."], shapes: tuple,
+                mask: Bool[ArrayLike, "..."] | None = None):
     """Refuse steps that are no intervals.
 
     Args:
         name: what the caller calls them.
         steps: real numbers ≥ 0, finite, of one of the shapes.
         shapes: tuples, the shapes that fit.
+        mask: True where a step is read; what others hold doesn't matter.
 
     Raises:
         ValueError: another shape, complex, negative, infinite or nan; values
-            are looked at only if they are known while tracing.
+            are looked at only if they (and the mask) are known while tracing.
     """
     _check_shape(name, steps, shapes)
     need(jnp.isrealobj(steps), f"{name} is complex; need real numbers")
-    if is_concrete(steps):
+    if is_concrete(steps) and is_concrete(mask):
         values = np.asarray(steps)
+        if mask is not None:
+            values = np.where(mask, values, 0)
         for extreme in values.min(initial=0.0), values.max(initial=0.0):
             need(0 <= extreme < np.inf, f"{name} contains {extreme}; "
                  "need intervals ≥ 0, finite")
