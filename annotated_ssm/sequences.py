@@ -44,11 +44,12 @@ def check_steps(name: str, steps: Shaped[ArrayLike, "..."], shapes: tuple,
         name: what the caller calls them.
         steps: real numbers ≥ 0, finite, of one of the shapes.
         shapes: tuples, the shapes that fit.
-        mask: True where a step is read; what others hold doesn't matter.
+        mask: True where a step is read, or None; what others hold doesn't
+            matter. If it is not concrete, no value is looked at.
 
     Raises:
-        ValueError: another shape, complex, negative, infinite or nan; values
-            are looked at only if they (and the mask) are known while tracing.
+        ValueError: another shape, complex, negative, infinite or nan; the
+            values are looked at only if they are concrete.
     """
     _check_shape(name, steps, shapes)
     need(jnp.isrealobj(steps), f"{name} is complex; need real numbers")
