@@ -1,6 +1,7 @@
-## Two commands need nothing but Python 3.11, 3.12 or 3.13 on the machine:
-##   make site       build the website, and say where it is
-##   make test       run everything that CI runs
+## Two commands need make, Python 3.11, 3.12 or 3.13, a network, 2 GB of disk:
+##   make site       build the website, and say where it is: about 10 minutes
+##   make test       run everything that CI runs: half an hour to an hour on two
+##                   cores; Chromium is installed with apt, or you are told how
 ## PYTHON=/path/to/python chooses the interpreter. The others:
 
 .PHONY: help site test serve export readme outputs lock test-data env chromium clean
@@ -47,6 +48,10 @@ test-data: env
 ##   make export     annotated_ssm/ from the notebooks, and README.md
 export: env
 	.venv/bin/nbdev_export
+	$(PY) tools/readme.py
+
+##   make readme     README.md from nbs/index.ipynb
+readme: env
 	$(PY) tools/readme.py
 
 ##   make outputs    the executed notebooks' outputs into nbs/, for readers on GitHub

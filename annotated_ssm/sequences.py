@@ -10,7 +10,7 @@ __all__ = ['ArrayLike', 'Length', 'MODES', 'need', 'check_steps', 'check_rate', 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, Real, Shaped
+from jaxtyping import Array, Bool, Int, Real, Shaped
 
 from .state_space import is_concrete
 
@@ -37,13 +37,16 @@ def _check_shape(name, array, shapes):
          + " or ".join(map(str, shapes)))
 
 
-def check_steps(name: str, steps: Shaped[ArrayLike, "..."], shapes: tuple):
+def check_steps(name: str, steps: Shaped[ArrayLike, "..."], shapes: tuple,
+                mask: Bool[ArrayLike, "..."] | None = None):
     """Refuse steps that are no intervals.
 
     Args:
         name: what the caller calls them.
         steps: real numbers ≥ 0, finite, of one of the shapes.
         shapes: tuples, the shapes that fit.
+        mask: True where a step is read, or None; what others hold doesn't
+            matter. If it is not concrete, no value is looked at.
 
     Raises:
         ValueError: another shape, complex, negative, infinite or nan; the
@@ -51,8 +54,10 @@ def check_steps(name: str, steps: Shaped[ArrayLike, "..."], shapes: tuple):
     """
     _check_shape(name, steps, shapes)
     need(jnp.isrealobj(steps), f"{name} is complex; need real numbers")
-    if is_concrete(steps):
+    if is_concrete(steps) and is_concrete(mask):
         values = np.asarray(steps)
+        if mask is not None:
+            values = np.where(mask, values, 0)
         for extreme in values.min(initial=0.0), values.max(initial=0.0):
             need(0 <= extreme < np.inf, f"{name} contains {extreme}; "
                  "need intervals ≥ 0, finite")
