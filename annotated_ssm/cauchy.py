@@ -69,6 +69,7 @@ def cauchy_sums(v: Complex[ArrayLike, "*T M"], Λ: Complex[ArrayLike, "M"],
         raise ValueError(
             f"v {np.shape(v)}, Λ {np.shape(Λ)}, σ {np.shape(σ)} and c "
             f"{np.shape(c)} don't fit: need (..., M), (M,), (K,), (K,)")
+    v, Λ, σ, c = map(jnp.asarray, (v, Λ, σ, c))
     σ, c = σ[:, None], c[:, None]
     if not conj_sym:
         return v @ (1 / (1j * σ - c * Λ)).T
