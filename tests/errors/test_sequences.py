@@ -76,7 +76,7 @@ def test_shapes_are_checked_while_tracing_too():
     (6, "length contains 6; need 0 to L = 5"),
     (-1, "length contains -1; need 0 to L = 5"),
     (np.array([2, 7]), "length contains 7; need 0 to L = 5"),
-    (2.0, "length has dtype float32; need integers"),
+    (2.0, "length has dtype float64; need integers"),
     (np.ones(5, bool), "length has dtype bool; need integers"),
     (np.array([1, 2, 3]), "length has shape (3,); need (2,), one for each row"),
 ])
