@@ -8,7 +8,8 @@ import pytest
 from annotated_ssm.checks import grade, operations, raises
 
 
-@pytest.mark.parametrize("answer", ["a", [[1], [1, 2]], {}, object()], ids=repr)
+@pytest.mark.parametrize("answer", ["a", [[1], [1, 2]], {}, object()],
+                         ids=["text", "ragged", "dict", "object"])
 def test_no_answer_makes_a_grade_raise(answer):
     verdict = grade("1.1", answer, 1.0)
     assert verdict.correct is False and "numbers are needed" in verdict.detail
