@@ -4,7 +4,7 @@
 ##                   cores; Chromium is installed with apt, or you are told how
 ## PYTHON=/path/to/python chooses the interpreter. The others:
 
-.PHONY: help site test serve export readme outputs lock test-data env chromium clean
+.PHONY: help site test serve export readme outputs bench lock test-data env chromium clean
 help:
 	@sed -n 's/^## \{0,1\}//p' Makefile
 
@@ -58,6 +58,10 @@ readme: env
 outputs: site
 	$(PY) tools/outputs.py
 	$(PY) tools/readme.py
+
+##   make bench      time and memory against peers, into results/benchmarks/
+bench: env
+	$(PY) -m benchmarks.kernels
 
 ##   make lock       the four lock files anew, from settings.ini
 lock: env
