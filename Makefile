@@ -11,6 +11,8 @@ help:
 PY := .venv/bin/python
 SITE := docs/_build/html
 PORT ?= 8000
+# These need the executed notebooks, a browser, or environments of their own.
+SLOW := tests/test_outputs.py tests/test_packaging.py tests/browser
 # Shapes and dtypes of annotated functions are checked while the tests run.
 CHECKED := --jaxtyping-packages=annotated_ssm,beartype.beartype
 
@@ -37,9 +39,10 @@ serve: site
 test: env chromium
 	$(PY) -m pytest -q -n 2 tests/errors
 	JAX_ENABLE_X64=1 $(PY) -m pytest -q -n 2 tests/float64 $(CHECKED)
-	rm -rf docs/_build/src
-	$(PY) -m pytest nbs tests \
+	$(PY) -m pytest -q -n 2 tests $(SLOW:%=--ignore %) \
 	  --ignore tests/errors --ignore tests/float64 --ignore tests/data $(CHECKED)
+	rm -rf docs/_build/src
+	$(PY) -m pytest nbs $(SLOW) $(CHECKED)
 
 ##   make test-data  the tests that read real series from ANNOTATED_SSM_DATA
 test-data: env
