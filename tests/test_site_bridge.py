@@ -249,5 +249,6 @@ def test_two_works_with_one_address_are_refused(tmp_path):
 
 
 def test_only_public_definitions_are_targets():
-    source = "%matplotlib inline\nA = 1\ndef f(): pass\nclass C: pass\ndef _g(): pass"
-    assert notebooks.defined_names(source) == ["A", "f", "C"]
+    source = ("%matplotlib inline\nA = 1\nB, (D, _E) = 2, (3, 4)\ndef f(): pass\n"
+              "class C: pass\ndef _g(): pass")
+    assert notebooks.defined_names(source) == ["A", "B", "D", "f", "C"]
