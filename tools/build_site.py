@@ -69,7 +69,7 @@ def contents(pages, modules):
 
 
 def is_figures(page):
-    return bool(re.match(r"\d+f_", page))
+    return bool(re.match(r"\d+[a-z]?f_", page))
 
 
 def is_chapter(page):
