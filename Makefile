@@ -1,15 +1,18 @@
-## Two commands need nothing but Python 3.11, 3.12 or 3.13 on the machine:
-##   make site       build the website, and say where it is
-##   make test       run everything that CI runs
+## Two commands need make, Python 3.11, 3.12 or 3.13, a network, 2 GB of disk:
+##   make site       build the website, and say where it is: about 10 minutes
+##   make test       run everything that CI runs: half an hour to an hour on two
+##                   cores; Chromium is installed with apt, or you are told how
 ## PYTHON=/path/to/python chooses the interpreter. The others:
 
-.PHONY: help site test serve export readme outputs lock test-data env chromium clean
+.PHONY: help site test serve export readme outputs bench lock test-data env chromium clean
 help:
 	@sed -n 's/^## \{0,1\}//p' Makefile
 
 PY := .venv/bin/python
 SITE := docs/_build/html
 PORT ?= 8000
+# These need the executed notebooks, a browser, or environments of their own.
+SLOW := tests/test_outputs.py tests/test_packaging.py tests/browser
 # Shapes and dtypes of annotated functions are checked while the tests run.
 CHECKED := --jaxtyping-packages=annotated_ssm,beartype.beartype
 
@@ -36,9 +39,10 @@ serve: site
 test: env chromium
 	$(PY) -m pytest -q -n 2 tests/errors
 	JAX_ENABLE_X64=1 $(PY) -m pytest -q -n 2 tests/float64 $(CHECKED)
-	rm -rf docs/_build/src
-	$(PY) -m pytest nbs tests \
+	$(PY) -m pytest -q -n 2 tests $(SLOW:%=--ignore %) \
 	  --ignore tests/errors --ignore tests/float64 --ignore tests/data $(CHECKED)
+	rm -rf docs/_build/src
+	$(PY) -m pytest nbs $(SLOW) $(CHECKED)
 
 ##   make test-data  the tests that read real series from ANNOTATED_SSM_DATA
 test-data: env
@@ -49,10 +53,18 @@ export: env
 	.venv/bin/nbdev_export
 	$(PY) tools/readme.py
 
+##   make readme     README.md from nbs/index.ipynb
+readme: env
+	$(PY) tools/readme.py
+
 ##   make outputs    the executed notebooks' outputs into nbs/, for readers on GitHub
 outputs: site
 	$(PY) tools/outputs.py
 	$(PY) tools/readme.py
+
+##   make bench      time and memory against peers, into results/benchmarks/
+bench: env
+	$(PY) -m benchmarks.kernels
 
 ##   make lock       the four lock files anew, from settings.ini
 lock: env

@@ -17,7 +17,8 @@ from .kernels_time import (deviation, doubling_kernel,
                                         krylov_kernel, pack_row,
                                         power_deviation, unpack_row)
 from .nplr import discretize_dplr, exact
-from .state_space import discretize, is_concrete, kernel_naive
+from .state_space import (as_arrays, check_count, discretize,
+                                       is_concrete, kernel_naive)
 
 ArrayLike = jax.Array | np.ndarray
 
@@ -32,7 +33,11 @@ def unit_nodes(L, half=True):
     Returns:
         $\sin\theta$, $\cos\theta$ (exactly 0 at $z = -1$) and $e^{i\theta}$,
         NumPy in double precision.
+
+    Raises:
+        ValueError: L < 1.
     """
+    L = check_count("L", L)
     θ = np.pi * np.arange(L // 2 + 1 if half else L) / L
     sin, cos = np.sin(θ), np.cos(θ)
     if L % 2 == 0:
@@ -54,7 +59,17 @@ def cauchy_sums(v: Complex[ArrayLike, "*T M"], Λ: Complex[ArrayLike, "M"],
 
     Returns:
         The sums, (..., K).
+
+    Raises:
+        ValueError: the shapes don't fit together.
     """
+    v, Λ, σ, c = as_arrays(v, Λ, σ, c)
+    if not (np.ndim(Λ) == np.ndim(σ) == 1 and np.shape(σ) == np.shape(c)
+            and np.shape(v)[-1:] == np.shape(Λ)):
+        raise ValueError(
+            f"v {np.shape(v)}, Λ {np.shape(Λ)}, σ {np.shape(σ)} and c "
+            f"{np.shape(c)} don't fit: need (..., M), (M,), (K,), (K,)")
+    v, Λ, σ, c = map(jnp.asarray, (v, Λ, σ, c))
     σ, c = σ[:, None], c[:, None]
     if not conj_sym:
         return v @ (1 / (1j * σ - c * Λ)).T
@@ -68,13 +83,13 @@ def cauchy_sums(v: Complex[ArrayLike, "*T M"], Λ: Complex[ArrayLike, "M"],
                        σ * (u @ real) + c * (w @ imag))
 
 # %% ../nbs/05_cauchy.ipynb #29f92e02
-def _values(Λ, P, Q, B, C, dt, conj_sym, nodes):
+def _values(Λ, P, Q, B, C, conj_sym, nodes):
     """The generating function at some nodes, up to the factor e^{iθ}."""
     s, c = nodes
     r = len(P)
     left = jnp.concatenate([C[None], jnp.conj(Q)])          # C̃, Q̄
     right = jnp.concatenate([B[None], P])                   # B, P
-    S = cauchy_sums(left[:, None] * right, Λ, 2 / dt * s, c, conj_sym)
+    S = cauchy_sums(left[:, None] * right, Λ, 2 * s, c, conj_sym)
     direct, c_p, q_b, q_p = S[0, 0], S[0, 1:], S[1:, 0], S[1:, 1:]
     if r == 1:
         return direct - c * c_p[0] * q_b[0] / (1 + c * q_p[0, 0])
@@ -87,7 +102,8 @@ def _cauchy_kernel(Λ, P, Q, B, C, dt, L, conj_sym, block=None):
     """The kernel from C̃, all nodes at once or `block` of them at a time."""
     s, c, phase = unit_nodes(L, half=conj_sym)
     nodes = jnp.asarray(np.stack([s, c]), dt.dtype)
-    values = lambda nodes: _values(Λ, P, Q, B, C, dt, conj_sym, nodes)
+    Λ, P, B = dt * Λ, dt * P, dt * B           # the step is the unit of time
+    values = lambda nodes: _values(Λ, P, Q, B, C, conj_sym, nodes)
     if block is None:
         K̂ = values(nodes)
     else:
@@ -102,20 +118,18 @@ def _cauchy_kernel(Λ, P, Q, B, C, dt, L, conj_sym, block=None):
 # %% ../nbs/05_cauchy.ipynb #307bd096
 def _checked(Λ, P, Q, B, C, dt, L):
     """All arguments as arrays of one precision, after checks."""
+    Λ, P, Q, B, C = as_arrays(Λ, P, P if Q is None else Q, B, C)
     if np.ndim(Λ) != 1:
         raise ValueError(f"Λ has shape {np.shape(Λ)}; need (M,)")
     if np.shape(C) != np.shape(Λ):
         raise ValueError(f"C has shape {np.shape(C)}; need {np.shape(Λ)}, as Λ")
-    if isinstance(L, bool) or not isinstance(L, int | np.integer) or L < 1:
-        raise ValueError(f"L is {L!r}; need a whole number of taps ≥ 1")
+    L = check_count("L", L)
     if np.ndim(dt):
         raise ValueError(f"dt has shape {np.shape(dt)}; need one number")
-    tied = Q is None
-    dtype = jnp.result_type(Λ, B, C, jnp.complex64)
-    Λ, P, B, C = (jnp.asarray(a, dtype) for a in (Λ, P, B, C))
-    Q = P if tied else jnp.asarray(Q, dtype)
     discretize_dplr(Λ, P, B, dt, Q=Q)              # its checks are ours
-    return Λ, P, Q, B, C, jnp.asarray(dt, jnp.finfo(dtype).dtype), int(L)
+    dtype = jnp.result_type(Λ, P, Q, B, C, jnp.complex64)
+    Λ, P, Q, B, C = (jnp.asarray(a, dtype) for a in (Λ, P, Q, B, C))
+    return Λ, P, Q, B, C, jnp.asarray(dt, jnp.finfo(dtype).dtype), L
 
 # %% ../nbs/05_cauchy.ipynb #4255d6b7
 def _one_minus_power(Λ, P, Q, B, dt, L, conj_sym):

@@ -79,7 +79,7 @@ def raises(error, function, *args, **kwargs) -> str:
     """Run a call that must fail; return its message.
 
     Args:
-        error: the exception class expected.
+        error: the exception class expected, or a tuple of them.
         function: what to call, with the arguments that follow.
 
     Returns:
@@ -93,9 +93,15 @@ def raises(error, function, *args, **kwargs) -> str:
     except error as caught:
         return str(caught)
     except Exception as other:
-        raise AssertionError(f"expected {error.__name__}, got "
+        raise AssertionError(f"expected {_names(error)}, got "
                              f"{type(other).__name__}: {other}") from other
-    raise AssertionError(f"expected {error.__name__}, but the call succeeded")
+    raise AssertionError(f"expected {_names(error)}, but the call succeeded")
+
+
+def _names(error):
+    """The name of an exception class, or of each in a tuple."""
+    errors = error if isinstance(error, tuple) else (error,)
+    return " or ".join(e.__name__ for e in errors)
 
 # %% ../nbs/00b_checks.ipynb #530ea6ef
 @dataclass(frozen=True)
@@ -141,7 +147,11 @@ def grade(number, answer, expected, cases=((),), tol=1e-6) -> Grade:
             return Grade(number, False, f"raised {type(error).__name__}: {error}")
         if got is None:
             return Grade(number, None, "not answered yet")
-        got = np.asarray(got)
+        try:
+            got = np.asarray(got)
+            got.astype(complex)
+        except (TypeError, ValueError):
+            return Grade(number, False, f"is {got!r}, numbers are needed")
         if got.shape != want.shape:
             return Grade(number, False,
                          f"has shape {got.shape}, {want.shape} is needed")
@@ -160,7 +170,7 @@ FREE = {"broadcast_in_dim", "reshape", "squeeze", "transpose", "concatenate",
         "slice", "dynamic_slice", "dynamic_update_slice", "gather", "scatter",
         "convert_element_type", "real", "imag", "complex", "conj", "pad", "rev",
         "copy", "copy_p", "iota", "select_n", "stop_gradient", "split",
-        "expand_dims"}
+        "expand_dims", "stack"}
 
 
 def _size(variable):
@@ -170,8 +180,6 @@ def _size(variable):
 def _cost(equation):
     """Real operations of one equation of a jaxpr."""
     name, parameters = equation.primitive.name, equation.params
-    first, out = (*equation.invars, None)[0], equation.outvars[0]
-    wide = np.issubdtype(out.aval.dtype, np.complexfloating)
     inner = [j for j in jax.tree.leaves(
         parameters, is_leaf=lambda p: hasattr(p, "eqns") or hasattr(p, "jaxpr"))
         if hasattr(j, "eqns") or hasattr(j, "jaxpr")]
@@ -182,6 +190,10 @@ def _cost(equation):
         bodies = [_total(getattr(j, "jaxpr", j)) for j in inner]
         once = max(bodies) if name == "cond" else sum(bodies)
         return once * parameters.get("length", 1) if name == "scan" else once
+    if not equation.outvars:                # an effect, such as a print
+        return 0
+    first, out = (*equation.invars, None)[0], equation.outvars[0]
+    wide = np.issubdtype(out.aval.dtype, np.complexfloating)
     if name in FREE or not np.issubdtype(out.aval.dtype, np.inexact):
         return 0
     if name == "dot_general":

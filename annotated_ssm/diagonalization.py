@@ -16,7 +16,7 @@ from .hippo import transition
 
 # %% ../nbs/03_diagonalization.ipynb #e5af6228
 def _check_size(N):
-    if not hasattr(N, "__index__") or N < 1:
+    if isinstance(N, bool) or not hasattr(N, "__index__") or N < 1:
         raise ValueError(f"N is {N!r}, at least 1 is needed, a whole number")
 
 
@@ -89,7 +89,7 @@ def condition_exact(N):
         A float.
     """
     V, W = eigenvectors_exact(N), inverse_exact(N)
-    total = Fraction(0)
+    N, total = len(V), Fraction(0)
     for j in range(N):       # eigenvectors of A: columns of DV, rows of W/D
         v = sum((2 * i + 1) * V[i][j] ** 2 for i in range(j, N))
         total += v * sum(Fraction(W[j][k] ** 2, 2 * k + 1) for k in range(j + 1))
@@ -152,8 +152,10 @@ def resolvent_level(A, x, y):
         ValueError: A is not square, or x or y not a list of numbers.
     """
     A, x, y = map(np.asarray, (A, x, y))
-    if A.ndim != 2 or A.shape[0] != A.shape[1]:
+    if A.ndim != 2 or A.shape[0] != A.shape[1] or not A.size:
         raise ValueError(f"A has shape {A.shape}, (N, N) is needed")
+    if not np.isfinite(A).all():
+        raise ValueError("A has an infinite entry or nan, numbers are needed")
     if not x.ndim == y.ndim == 1:
         raise ValueError(f"x has shape {x.shape} and y {y.shape}, (X,) and "
                          "(Y,) are needed")

@@ -18,7 +18,8 @@ from jaxtyping import Array, Complex, Float, Inexact
 
 from .cauchy import cauchy_sums, unit_nodes
 from .nplr import discretize_dplr, exact
-from .state_space import is_concrete
+from .state_space import (as_arrays, check_count, is_concrete,
+                                       is_positive)
 
 ArrayLike = jax.Array | np.ndarray
 
@@ -34,6 +35,7 @@ def pole_angle(Λ: Inexact[ArrayLike, "M"],
     Returns:
         Angles between 0 and π/2, (M,).
     """
+    (Λ,) = as_arrays(Λ)
     square = jnp.real(Λ)**2 + jnp.imag(Λ)**2
     return jnp.arctan2(dt * jnp.abs(jnp.imag(Λ)), 1 - dt**2 / 4 * square) / 2
 
@@ -98,7 +100,7 @@ def order_for(tol) -> int:
     Raises:
         ValueError: tol is out of its range.
     """
-    if not 1e-15 <= tol <= 0.1:
+    if np.ndim(tol) or not is_positive(tol) or not 1e-15 <= tol <= 0.1:
         raise ValueError(f"tol is {tol!r}; need a number from 1e-15 to 0.1")
     p = 2
     while far_error(p) > tol:
@@ -138,7 +140,8 @@ def tree_depth(L, p):
     Returns:
         The level of the leaves; below 2 there is nothing far.
     """
-    return ((L // 2 + 1) // (2 * p)).bit_length() - 1
+    nodes = check_count("L", L) // 2 + 1
+    return (nodes // (2 * p)).bit_length() - 1
 
 
 @functools.lru_cache(8)
@@ -218,14 +221,14 @@ def _tree_sums(v, Λ, dt, L, p, depth, conj_sym):
     return lax.complex(S[:T], S[T:])
 
 # %% ../nbs/05c_fast_cauchy.ipynb #d24c91e6
-def _checked_step(dt, L):
-    """Refuse what isn't a positive step or a number of taps."""
+def _checked_step(dt, L, dtype):
+    """The step in the precision of dtype, and the number of taps."""
     if np.ndim(dt):
         raise ValueError(f"dt has shape {np.shape(dt)}; need one number")
-    if is_concrete(dt) and not 0 < np.asarray(dt) < np.inf:
-        raise ValueError(f"dt is {dt}; need a positive step")
-    if isinstance(L, bool) or not isinstance(L, int | np.integer) or L < 1:
-        raise ValueError(f"L is {L!r}; need a whole number of taps ≥ 1")
+    if not is_positive(dt, dtype):
+        raise ValueError(f"dt is {dt}; need a positive step, one finite number"
+                         f" in the range of {jnp.finfo(dtype).dtype}")
+    return jnp.asarray(dt, jnp.finfo(dtype).dtype), check_count("L", L)
 
 
 @exact
@@ -259,21 +262,23 @@ def cauchy_sums_fast(
 
     Source: Gu et al. (2022), proposition 5.
     """
+    v, Λ = as_arrays(v, Λ)
     if np.ndim(Λ) != 1:
         raise ValueError(f"Λ has shape {np.shape(Λ)}; need (M,)")
     if np.shape(v)[-1:] != np.shape(Λ):
         raise ValueError(f"v has shape {np.shape(v)}; need (..., {len(Λ)}), "
                          "as Λ")
-    _checked_step(dt, L)
-    p = order_for(tol)
     dtype = jnp.result_type(v, Λ, jnp.complex64)
-    v, Λ = jnp.asarray(v, dtype), jnp.asarray(Λ, dtype)
-    dt = jnp.asarray(dt, jnp.finfo(dtype).dtype)
+    dt, L = _checked_step(dt, L, dtype)
+    p = order_for(tol)
+    # With the step as the unit of time no power of it leaves the range.
+    v, Λ = dt * jnp.asarray(v, dtype), dt * jnp.asarray(Λ, dtype)
+    dt = jnp.ones_like(dt)
     depth, lead = tree_depth(L, p), v.shape[:-1]
     if depth < 2 or not len(Λ):
         s, c, _ = unit_nodes(L, half=conj_sym)
         s, c = (jnp.asarray(a, dt.dtype) for a in (s, c))
-        return cauchy_sums(v, Λ, 2 / dt * s, c, conj_sym)
+        return cauchy_sums(v, Λ, 2 * s, c, conj_sym)
     v = v.reshape(-1, len(Λ))
     S = _tree_sums(v, Λ, dt, L, p, depth, conj_sym)
     if not conj_sym:
@@ -307,18 +312,18 @@ def dplr_kernel_fast(
 
     Source: Gu et al. (2022), theorem 3 with proposition 5.
     """
+    Λ, P, Q, B, C = as_arrays(Λ, P, P if Q is None else Q, B, C)
     if np.ndim(Λ) != 1:
         raise ValueError(f"Λ has shape {np.shape(Λ)}; need (M,)")
     if np.shape(C) != np.shape(Λ):
         raise ValueError(f"C has shape {np.shape(C)}; need {np.shape(Λ)}, as Λ")
-    _checked_step(dt, L)
+    dtype = jnp.result_type(Λ, P, Q, B, C, jnp.complex64)
+    dt, L = _checked_step(dt, L, dtype)
     if not C_tilde:
         raise ValueError("dplr_kernel_fast takes C̃ = C(I - Ā^L), but C_tilde "
                          "is False; convert with to_C_tilde")
-    dtype = jnp.result_type(Λ, B, C, jnp.complex64)
-    Λ, P, B, C = (jnp.asarray(a, dtype) for a in (Λ, P, B, C))
-    Q = P if Q is None else jnp.asarray(Q, dtype)
     discretize_dplr(Λ, P, B, dt, Q=Q)              # its checks are ours
+    Λ, P, Q, B, C = (jnp.asarray(a, dtype) for a in (Λ, P, Q, B, C))
     if is_concrete(Λ) and not np.asarray(Λ).all():
         raise ValueError("Λ has an eigenvalue 0, a pole at the node z = 1; need"
                          " a negative real part, or the true C and 'krylov'")

@@ -17,7 +17,7 @@ MEASURES = ("legs", "legt", "lagt", "fout")
 def _check(measure, N):
     if measure not in MEASURES:
         raise ValueError(f"measure is {measure!r}, one of {MEASURES} is needed")
-    if not hasattr(N, "__index__") or N < 1:
+    if isinstance(N, bool) or not hasattr(N, "__index__") or N < 1:
         raise ValueError(f"N is {N!r}, at least 1 is needed, a whole number")
     if measure == "fout" and N % 2:
         raise ValueError(f"N is {N}, the Fourier measure needs an even N: "

@@ -13,7 +13,8 @@ import numpy as np
 from jax import lax
 from jaxtyping import Float, Inexact
 
-from .nplr import Discrete, exact
+from .nplr import Discrete, exact, need_discrete
+from .state_space import as_arrays, check_count
 
 ArrayLike = jax.Array | np.ndarray
 
@@ -28,6 +29,7 @@ def pack(x, conj_sym=True):
     Returns:
         Real and imaginary parts in a row, (..., 2M).
     """
+    (x,) = as_arrays(x)
     return jnp.concatenate([x.real, x.imag], -1) if conj_sym else x
 
 
@@ -41,6 +43,7 @@ def unpack(x, conj_sym=True):
     Returns:
         Complex, (..., M).
     """
+    (x,) = as_arrays(x)
     return lax.complex(*jnp.split(x, 2, -1)) if conj_sym else x
 
 
@@ -54,6 +57,7 @@ def pack_row(y, conj_sym=True):
     Returns:
         Real, (..., 2M).
     """
+    (y,) = as_arrays(y)
     return jnp.concatenate([2*y.real, -2*y.imag], -1) if conj_sym else y
 
 
@@ -67,6 +71,7 @@ def unpack_row(y, conj_sym=True):
     Returns:
         Complex, (..., M).
     """
+    (y,) = as_arrays(y)
     if not conj_sym:
         return y
     real, imag = jnp.split(y, 2, -1)
@@ -83,6 +88,7 @@ def pack_diagonal(f, conj_sym=True):
     Returns:
         Real, (2M, 2M); complex and diagonal, (M, M), if not conj_sym.
     """
+    (f,) = as_arrays(f)
     if not conj_sym:
         return jnp.diag(f)
     a, b = jnp.diag(f.real), jnp.diag(f.imag)
@@ -100,7 +106,11 @@ def deviation(system: Discrete, conj_sym: bool = True
 
     Returns:
         Real (2M, 2M) if conj_sym, complex (M, M) if not.
+
+    Raises:
+        TypeError: system is no `Discrete`.
     """
+    need_discrete(system)
     return (pack_diagonal(system.E, conj_sym)
             - pack(system.P, conj_sym).T @ pack_row(system.Q, conj_sym))
 
@@ -116,8 +126,13 @@ def power_deviation(E: Inexact[ArrayLike, "N N"], L: int
 
     Returns:
         (N, N).
+
+    Raises:
+        ValueError: E is not square, or L < 1.
     """
-    total = None
+    (E,), L, total = as_arrays(E), check_count("L", L), None
+    if np.ndim(E) != 2 or E.shape[0] != E.shape[1]:
+        raise ValueError(f"E has shape {np.shape(E)}; need (N, N)")
     while L:
         if L % 2:
             total = E if total is None else total + E + total @ E
@@ -139,10 +154,24 @@ def doubling_kernel(system: Discrete, C: Inexact[ArrayLike, "M"], L: int,
 
     Returns:
         K, (L,), real.
+
+    Raises:
+        ValueError: C has another shape, or L < 1.
+        TypeError: system is no `Discrete`.
     """
     return dense_kernel(
         deviation(system, conj_sym), pack(system.B, conj_sym),
-        pack_row(jnp.asarray(C, system.B.dtype), conj_sym), L)
+        pack_row(_row(system, C), conj_sym), L)
+
+
+def _row(system, C):
+    """C in the dtype of the system, after a check of its shape."""
+    (C,) = as_arrays(C)
+    need_discrete(system)
+    if np.shape(C) != np.shape(system.B):
+        raise ValueError(f"C has shape {np.shape(C)}; need "
+                         f"{np.shape(system.B)}, as the system's B")
+    return jnp.asarray(C, system.B.dtype)
 
 
 @exact
@@ -157,7 +186,15 @@ def dense_kernel(E: Inexact[ArrayLike, "N N"], B: Inexact[ArrayLike, "N"],
 
     Returns:
         (L,), real.
+
+    Raises:
+        ValueError: the shapes don't fit together, or L < 1.
     """
+    (E, B, C), L = as_arrays(E, B, C), check_count("L", L)
+    N = np.shape(B)
+    if len(N) != 1 or np.shape(C) != N or np.shape(E) != 2 * N:
+        raise ValueError(f"E {np.shape(E)}, B {N} and C {np.shape(C)} don't "
+                         "fit: need (N, N), (N,), (N,)")
     columns, rows = B[:, None], C[None]
     while columns.shape[1]**2 < L:
         columns = jnp.concatenate([columns, columns + E @ columns], 1)
@@ -176,8 +213,11 @@ def block_length(L):
 
     Returns:
         m, at least 1.
+
+    Raises:
+        ValueError: L < 1.
     """
-    return 1 << max(0, round(np.log2(L) / 2 - 1))
+    return 1 << max(0, round(np.log2(check_count("L", L)) / 2 - 1))
 
 
 @exact
@@ -191,8 +231,13 @@ def krylov_parts(system: Discrete, m: int, conj_sym: bool = True):
 
     Returns:
         Columns as packed rows (m, N), and $\bar A^m - I$, (N, N), packed.
+
+    Raises:
+        ValueError: m < 1.
+        TypeError: system is no `Discrete`.
     """
-    E, P, Q, B = system
+    need_discrete(system)
+    (E, P, Q, B), m = system, check_count("m", m)
     every = (lambda s: 2 * s.real) if conj_sym else (lambda s: s)
 
     def advance(carry, _):
@@ -228,9 +273,13 @@ def krylov_kernel(system: Discrete, C: Inexact[ArrayLike, "M"], L: int,
 
     Returns:
         K, (L,), real.
+
+    Raises:
+        ValueError: C has another shape, or L or block < 1.
+        TypeError: system is no `Discrete`.
     """
-    m = block or block_length(L)
+    first, L = pack_row(_row(system, C), conj_sym), check_count("L", L)
+    m = block_length(L) if block is None else check_count("block", block)
     columns, big = krylov_parts(system, m, conj_sym)
-    first = pack_row(jnp.asarray(C, system.B.dtype), conj_sym)
     _, rows = lax.scan(lambda c, _: (c + c @ big, c), first, length=-(-L // m))
     return (rows @ columns.T).real.reshape(-1)[:L]

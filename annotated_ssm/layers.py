@@ -13,6 +13,7 @@ from flax import nnx
 from jaxtyping import Array, Bool, Complex, Float
 
 from . import s5, scan, sequences
+from .state_space import as_arrays
 
 # %% ../nbs/11_layers.ipynb #230fffc2
 ArrayLike = jax.Array | np.ndarray
@@ -69,20 +70,50 @@ def log_decay(real_part: Float[ArrayLike, "*shape"]) -> Float[Array, "*shape"]:
                        jnp.float32)
 
 # %% ../nbs/11_layers.ipynb #d97959c7
-def check_input(u, H, layout):
+def check_input(u, H, layout, name="u"):
     """Refuse an input whose shape doesn't fit, by name.
 
     Args:
         u: the input.
         H: the size that its last axis must have.
         layout: names of its axes.
+        name: what the caller calls it.
 
     Raises:
         ValueError: its shape is another.
     """
     if u.ndim != len(layout) or u.shape[-1] != H:
-        raise ValueError(f"u has shape {u.shape}, ({', '.join(layout)}) with "
-                         f"{layout[-1]} = {H} is needed")
+        raise ValueError(f"{name} has shape {u.shape}, ({', '.join(layout)}) "
+                         f"with {layout[-1]} = {H} is needed")
+
+
+def check_state(state, shape):
+    """Refuse a state of another shape.
+
+    Args:
+        state: what a caller gave as such.
+        shape: what `init_state` gives.
+
+    Raises:
+        ValueError: they differ.
+    """
+    if state.shape != shape:
+        raise ValueError(f"state has shape {state.shape}, {shape} is needed, "
+                         "as from init_state")
+
+
+def check_rngs(rngs):
+    """Refuse what is no source of random keys, such as a bare seed.
+
+    Args:
+        rngs: what a caller gave as such.
+
+    Raises:
+        ValueError: it is no `nnx.Rngs`.
+    """
+    if not isinstance(rngs, nnx.Rngs):
+        raise ValueError(f"rngs is {rngs!r}, an nnx.Rngs is needed, such as "
+                         "nnx.Rngs(0)")
 
 
 def check_mask(mask, u):
@@ -132,6 +163,7 @@ class S5(nnx.Module):
         Raises:
             ValueError: a size or a name that doesn't fit.
         """
+        check_rngs(rngs)
         for name, value, choices in (
                 ("method", method, s5.METHODS),
                 ("scan_method", scan_method, ("auto", *scan.METHODS))):
@@ -169,7 +201,9 @@ class S5(nnx.Module):
 
         Args:
             u: inputs, (batch, L, H).
-            steps: intervals between samples, (L,) or (batch, L), 1 = nominal.
+            steps: (L,) or (batch, L), the interval that ends at each sample, in
+                units of the nominal one, ≥ 0; None for 1. At times t they are
+                `np.diff(t, prepend=t[0] - 1)`: the first is usually 1.
             mask: True for real samples, (L,) or (batch, L), padding on the
                 right. A masked sample holds the state and gives y = 0.
             state: what an earlier call returned; None for zeros.
@@ -183,9 +217,12 @@ class S5(nnx.Module):
         Raises:
             ValueError: shapes don't fit, or a bidirectional layer got a state.
         """
+        u, steps, mask, state = as_arrays(u, steps, mask, state)
         check_input(u, self.H, ("batch", "L", "H"))
         if self.bidirectional and state is not None:
             raise ValueError(STREAM_ERROR.format("continue from a state"))
+        if state is not None:
+            check_state(state, (len(u), self.P // 2))
         return s5.apply_ssm(
             *self.dynamics(), u, method=self.method, steps=steps, rate=rate,
             mask=mask, x0=state, bidirectional=self.bidirectional,
@@ -208,7 +245,8 @@ class S5(nnx.Module):
         Args:
             u_k: the sample, (batch, H).
             state: the state before it, (batch, P/2).
-            step: the interval that ends with it, () or (batch,); None for 1.
+            step: the interval that ends with it, in units of the nominal
+                one, () or (batch,); None for 1.
             rate: as for the call.
 
         Returns:
@@ -219,7 +257,9 @@ class S5(nnx.Module):
         """
         if self.bidirectional:
             raise ValueError(STREAM_ERROR.format("run step by step"))
-        check_input(u_k, self.H, ("batch", "H"))
+        u_k, state = as_arrays(u_k, state)
+        check_input(u_k, self.H, ("batch", "H"), "u_k")
+        check_state(state, (len(u_k), self.P // 2))
         return s5.step(*self.dynamics(), u_k, state, method=self.method,
                        step=step, rate=rate)
 
@@ -256,7 +296,12 @@ class Identity(nnx.Module):
         Args:
             H: features of the input and of the output.
             rngs: accepted for the common interface; nothing is drawn.
+
+        Raises:
+            ValueError: H is no whole number ≥ 1.
         """
+        if not (hasattr(H, "__index__") and H >= 1):
+            raise ValueError(f"H is {H!r}, a whole number ≥ 1 is needed")
         self.H = H
 
     def __call__(
@@ -272,7 +317,10 @@ class Identity(nnx.Module):
         Raises:
             ValueError: shapes don't fit.
         """
+        u, mask, state = as_arrays(u, mask, state)
         check_input(u, self.H, ("batch", "L", "H"))
+        if state is not None:
+            check_state(state, (len(u), 0))
         y = jnp.asarray(u)
         if mask is not None:
             check_mask(mask, u)
@@ -289,5 +337,6 @@ class Identity(nnx.Module):
         rate: Number = 1.0,
     ) -> tuple[Float[Array, "batch H"], Float[Array, "batch 0"]]:
         """Return the sample and the empty state."""
-        check_input(u_k, self.H, ("batch", "H"))
+        u_k, state = as_arrays(u_k, state)
+        check_input(u_k, self.H, ("batch", "H"), "u_k")
         return jnp.asarray(u_k), state

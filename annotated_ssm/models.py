@@ -15,7 +15,9 @@ from jaxtyping import Array, Bool, Float
 
 from annotated_ssm.layers import (
     ArrayLike, Mask, Number, Steps, StepSize, check_input, check_mask,
+    check_rngs,
 )
+from .state_space import as_arrays
 
 # %% ../nbs/12_models.ipynb #9ea50a2c
 GLU_VARIANTS = ("none", "half", "full")
@@ -243,9 +245,11 @@ class Backbone(nnx.Module):
             layer, norm, prenorm, glu, dropout, rngs: as for `SequenceBlock`.
 
         Raises:
-            ValueError: a size that is no whole number ≥ 1, an unknown option.
+            ValueError: a size that is no whole number ≥ 1, an unknown option,
+                rngs that is no `nnx.Rngs`.
         """
         check_sizes(features=features, H=H, depth=depth)
+        check_rngs(rngs)
         self.features = features
         self.embed = nnx.Linear(features, H, rngs=rngs)
         self.blocks = ModuleList([
@@ -262,7 +266,9 @@ class Backbone(nnx.Module):
         Args:
             u: inputs, (batch, L, features); what stands in masked places
                 doesn't matter, not even nan.
-            steps, mask, rate: as for a layer; every block gets them.
+            steps: (L,) or (batch, L), the interval that ends at each sample, in
+                units of the nominal one, ≥ 0; the first is usually 1.
+            mask, rate: as for a layer; every block gets them, and the steps.
             states: one state a block, from an earlier call; None for zeros.
 
         Returns:
@@ -271,6 +277,7 @@ class Backbone(nnx.Module):
         Raises:
             ValueError: shapes don't fit.
         """
+        u, steps, mask = as_arrays(u, steps, mask)
         check_input(u, self.features, ("batch", "L", "features"))
         if mask is not None:
             mask = jnp.asarray(mask)
@@ -296,7 +303,8 @@ class Backbone(nnx.Module):
         Returns:
             (batch, H), and the tuple of the states after the sample.
         """
-        check_input(u_k, self.features, ("batch", "features"))
+        u_k, step = as_arrays(u_k, step)
+        check_input(u_k, self.features, ("batch", "features"), "u_k")
         check_states(states, self.blocks)
         x, after = self.embed(u_k), []
         for block, state in zip(self.blocks, states):
@@ -372,7 +380,9 @@ class SequenceClassifier(nnx.Module):
 
         Args:
             u: inputs, (batch, L, features).
-            steps: intervals between samples, (L,) or (batch, L), 1 = nominal.
+            steps: (L,) or (batch, L), the interval that ends at each sample, in
+                units of the nominal one, ≥ 0; None for 1. At times t they are
+                `np.diff(t, prepend=t[0] - 1)`: the first is usually 1.
             mask: True for real samples, (L,) or (batch, L), padding on the
                 right. Reaches norms, layers and pooling.
             rate: sampling rate in training over the rate of u.
@@ -405,7 +415,8 @@ class SequenceClassifier(nnx.Module):
         Args:
             u_k: the sample, (batch, features).
             state: from `init_state` or from the step before.
-            step: the interval that ends with the sample, () or (batch,).
+            step: the interval that ends with the sample, in units of the
+                nominal one, () or (batch,); None for 1.
             rate: as for the call.
 
         Returns:

@@ -125,16 +125,11 @@ def _or_start(length, last, x0):
 def _irregular(Λ, B, dt, u, steps, mask, ends, method, bidirectional,
                scan_method):
     """States of each direction when every sample has an interval of its own."""
-    length = None
-    if mask is not None:
-        length = mask.sum(-1)
-        steps = jnp.broadcast_to(steps, mask.shape)
+    length = None if mask is None else mask.sum(-1)
     Bu = _packed_input(B, u)
     intervals = [steps, backward_steps(steps, length)][:1 + bidirectional]
     results = []
     for i, steps in enumerate(intervals):
-        if mask is not None:
-            steps = jnp.where(mask, steps, 0)   # Δ = 0 holds the state
         a, gain = _gains(Λ, steps[..., None] * dt, method)
         xs = linear_scan(_time_first(a), _time_first(gain * Bu), ends[i],
                          reverse=bool(i), method=scan_method)
@@ -196,10 +191,14 @@ def apply_ssm(
     x0: Inexact[ArrayLike, "..."] | None = None,
     scan_method: str = "auto",
 ) -> tuple[Float[Array, "*batch L H"], Inexact[Array, "..."]]:
-    """Apply an S5 system to a sequence: $y_k = \\mathrm{Re}(C x_k) + D u_k$.
+    """Apply an S5 system to a sequence: $y_k = 2\\,\\mathrm{Re}(C x_k) + D u_k$.
+
+    P counts the states that are stored. With `conj_sym` they are one of each
+    conjugate pair, P = P'/2 of the P' states that `initialize` is asked for;
+    without it they are all there are, and y = Re(Cx) + Du.
 
     Args:
-        Λ: eigenvalues (P,); half of them, Im ≥ 0, with `conj_sym`.
+        Λ: eigenvalues (P,); those with Im ≥ 0, with `conj_sym`.
         B: input matrix (P, H), already $V^{-1}B$.
         C: output matrix (H, P), already $CV$; bidirectional (H, 2P), the
             forward half first.
@@ -207,10 +206,10 @@ def apply_ssm(
         dt: time scale of each state (P,), or one for all ().
         u: input (L, H) or (batch, L, H), real.
         method: `"zoh"` or `"bilinear"`.
-        conj_sym: the stored states stand for conjugate pairs, y = 2 Re(Cx).
+        conj_sym: the stored states stand for conjugate pairs.
         bidirectional: add a second scan that runs from the end.
-        steps: intervals that end at each sample, in units of `dt`: (L,) or
-            (batch, L), ≥ 0; `None` means 1 everywhere.
+        steps: intervals that end at each sample, in units of the nominal
+            one, ≥ 0: (L,) or (batch, L); `None` means 1 everywhere.
         rate: sampling rate in training over the rate now.
         mask: True for real samples, a prefix: (L,) or (batch, L).
         x0: state before the first sample, ([batch,] P); bidirectional
@@ -248,13 +247,16 @@ def apply_ssm(
         need(x0.shape == x0_shape, f"x0 has shape {x0.shape}; need "
              f"{x0_shape} with u {u.shape}, bidirectional={bidirectional}")
         x0 = jnp.asarray(x0, complex_)
-    if steps is not None:
-        check_steps("steps", steps, per_sample)
-        steps = jnp.asarray(steps, real)
     if mask is not None:
         check_mask(mask, per_sample)
+    if steps is not None:
+        check_steps("steps", steps, per_sample, mask)
+        steps = jnp.asarray(steps, real)
+    if mask is not None:   # what pads hold is not read, not even nan
         mask = jnp.broadcast_to(mask, u.shape[:-1])
-        u = jnp.where(mask[..., None], u, 0)   # what pads hold is not read
+        u = jnp.where(mask[..., None], u, 0)
+        if steps is not None:
+            steps = jnp.where(mask, steps, 0)   # Δ = 0 holds the state
     if L == 0:
         start = jnp.zeros(x0_shape, complex_) if x0 is None else x0
         return jnp.zeros(u.shape, real), start
@@ -328,6 +330,9 @@ def initial_modes(init, P, blocks=1, conj_sym=True, key=None):
     Source: Smith et al. (2023), appendices B.1.1 and E.
     """
     need(init in INITS, f"init is {init!r}; need one of {INITS}")
+    for name, size in ("P", P), ("blocks", blocks):
+        need(hasattr(size, "__index__"),
+             f"{name} is {size!r}; need a whole number")
     need(blocks >= 1 and P % blocks == 0,
          f"blocks is {blocks}; need a divisor of P = {P}")
     R = P // blocks
@@ -375,6 +380,7 @@ def initialize(key, H: int, P: int, blocks: int = 1, init: str = "hippo", *,
 
     Source: Smith et al. (2023), appendix B.1.
     """
+    need(hasattr(H, "__index__"), f"H is {H!r}; need a whole number")
     need(H >= 1, f"H is {H}; need at least 1")
     need(0 < dt_min <= dt_max, f"dt_min, dt_max are {dt_min}, {dt_max}; "
          "need 0 < dt_min ≤ dt_max")

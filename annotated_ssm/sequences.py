@@ -10,9 +10,9 @@ __all__ = ['ArrayLike', 'Length', 'MODES', 'need', 'check_steps', 'check_rate', 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, Real, Shaped
+from jaxtyping import Array, Bool, Int, Real, Shaped
 
-from .state_space import is_concrete
+from .state_space import as_arrays, is_concrete, is_positive
 
 ArrayLike = jax.Array | np.ndarray
 Length = int | np.integer | Int[ArrayLike, "*rows"] | None
@@ -33,26 +33,34 @@ def need(ok, message: str):
 
 
 def _check_shape(name, array, shapes):
-    need(array.shape in shapes, f"{name} has shape {array.shape}; need "
+    need(np.shape(array) in shapes, f"{name} has shape {np.shape(array)}; need "
          + " or ".join(map(str, shapes)))
 
 
-def check_steps(name: str, steps: Shaped[ArrayLike, "..."], shapes: tuple):
+def check_steps(name: str, steps: Shaped[ArrayLike, "..."], shapes: tuple,
+                mask: Bool[ArrayLike, "..."] | None = None):
     """Refuse steps that are no intervals.
 
     Args:
         name: what the caller calls them.
         steps: real numbers ≥ 0, finite, of one of the shapes.
         shapes: tuples, the shapes that fit.
+        mask: True where a step is read, or None; what others hold doesn't
+            matter. If it is not concrete, no value is looked at.
 
     Raises:
         ValueError: another shape, complex, negative, infinite or nan; the
             values are looked at only if they are concrete.
     """
+    (steps,) = as_arrays(steps)
     _check_shape(name, steps, shapes)
     need(jnp.isrealobj(steps), f"{name} is complex; need real numbers")
-    if is_concrete(steps):
+    need(jnp.issubdtype(steps.dtype, np.number),
+         f"{name} has dtype {steps.dtype}; need real numbers")
+    if is_concrete(steps) and is_concrete(mask):
         values = np.asarray(steps)
+        if mask is not None:
+            values = np.where(mask, values, 0)
         for extreme in values.min(initial=0.0), values.max(initial=0.0):
             need(0 <= extreme < np.inf, f"{name} contains {extreme}; "
                  "need intervals ≥ 0, finite")
@@ -68,14 +76,13 @@ def check_rate(rate):
         ValueError: an array, complex, zero, negative, infinite or nan; the
             value is looked at only if it is concrete.
     """
-    need(np.ndim(rate) == 0 and jnp.isrealobj(rate)
-         and (not is_concrete(rate) or 0 < np.asarray(rate) < np.inf),
+    need(np.ndim(rate) == 0 and is_positive(rate),
          f"rate is {rate}; need one number > 0, finite")
 
 # %% ../nbs/01b_sequences.ipynb #4991ff63
 def _valid(name, z, length, last_axes):
     """z with rows as length has them, length (rows, 1), and 0 … L − 1."""
-    length, axis = jnp.asarray(length), z.ndim - last_axes
+    (length,), axis = as_arrays(length), z.ndim - last_axes
     need(jnp.issubdtype(length.dtype, jnp.integer),
          f"length has dtype {length.dtype}; need integers")
     rows, L = z.shape[:axis], z.shape[axis]
@@ -90,7 +97,8 @@ def _valid(name, z, length, last_axes):
         need(False, f"length has shape {length.shape}; need {rows}, one for "
              f"each row of {name}")
     z = jnp.broadcast_to(z, (*rows, *z.shape[axis:]))
-    return z, jnp.broadcast_to(length, rows)[..., None], jnp.arange(L)
+    length = jnp.broadcast_to(jnp.asarray(length), rows)
+    return z, length[..., None], jnp.arange(L)
 
 
 def backward_steps(
@@ -113,8 +121,8 @@ def backward_steps(
             to L (looked at only if it is concrete), or whose shape doesn't fit
             the rows of steps.
     """
-    steps = jnp.asarray(steps)
-    need(steps.ndim >= 1, f"steps has shape {steps.shape}; need (..., L)")
+    (steps,) = as_arrays(steps)
+    need(np.ndim(steps) >= 1, f"steps has shape {np.shape(steps)}; need (..., L)")
     if length is None:
         return jnp.roll(steps, -1, axis=-1)
     steps, length, k = _valid("steps", steps, length, 1)
@@ -142,8 +150,8 @@ def reverse_prefix(
             0 to L (looked at only if it is concrete), or whose shape doesn't
             fit the rows of z.
     """
-    z = jnp.asarray(z)
-    need(z.ndim >= 2, f"z has shape {z.shape}; need (..., L, H)")
+    (z,) = as_arrays(z)
+    need(np.ndim(z) >= 2, f"z has shape {np.shape(z)}; need (..., L, H)")
     if length is None:
         return jnp.flip(z, -2)
     z, length, k = _valid("z", z, length, 2)
@@ -162,6 +170,8 @@ def check_mask(mask: Shaped[ArrayLike, "..."], shapes: tuple):
         ValueError: another dtype or shape, or True after False, which is
             looked for only if the mask is concrete.
     """
+    (mask,) = as_arrays(mask)
+    need(hasattr(mask, "dtype"), f"mask is {mask}; need an array of bool")
     need(mask.dtype == bool, f"mask has dtype {mask.dtype}; need bool")
     _check_shape("mask", mask, shapes)
     if is_concrete(mask):
@@ -219,10 +229,11 @@ def run_directions(u, D, convolve, recur, state_shape, dtype, *,
         mask = jnp.broadcast_to(mask, (*batch, L))
         u, length = jnp.where(mask[..., None], u, 0), mask.sum(-1)
     if steps is not None:
-        check_steps("steps", steps, per_sample)
+        check_steps("steps", steps, per_sample, mask)
         need(mode != "convolution", "mode is 'convolution' and steps are given; "
              "need mode 'recurrence' or 'auto': one kernel has one step")
         steps = jnp.broadcast_to(jnp.asarray(steps, u.dtype), (*batch, L))
+        steps = steps if mask is None else jnp.where(mask, steps, 0)
     if L == 0:
         return u, jnp.zeros(shape, dtype) if x0 is None else x0
     ends = (None, None) if x0 is None else x0 if bidirectional else (x0, None)

@@ -52,7 +52,8 @@ class Split:
         y: (n,) classes, or any target with one row an example.
         mask: (n, L), True where a sample is real; None if all of them are.
         steps: (n, L), the interval that ends at each sample, in units of the
-            nominal one; None if the samples are evenly spaced.
+            nominal one, ≥ 0 (what padding holds is not read); the first is
+            usually 1. None if the samples are evenly spaced.
     """
 
     u: Float[ArrayLike, "n L F"]
@@ -80,8 +81,11 @@ class Split:
                 raise ValueError(
                     "mask has True after False, or is not bool: real samples "
                     "come first, padding is on the right")
-        if self.steps is not None and _concrete(self.steps):
+        if self.steps is not None and _concrete(self.steps) and (
+                _concrete(self.mask)):
             steps = np.asarray(self.steps)
+            if self.mask is not None:   # what padding holds is not read
+                steps = np.where(self.mask, steps, 0)
             if not np.all(np.isfinite(steps) & (steps >= 0)):
                 raise ValueError("steps has negative or infinite intervals: "
                                  "finite numbers ≥ 0 are needed")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import numpy as np
 import pytest
@@ -83,7 +84,23 @@ def test_command_line_and_call_give_the_same_record(tmp_path, capsys):
         assert without_time(written) == without_time(called)
         accuracies.append(written["test"]["accuracy"])
         assert f"seed {seed}: test {accuracies[-1]:.2%}" in printed
+    assert printed.count("at epoch 1 of 1, ") == 2
     assert f"mean of 2 seeds: test {np.mean(accuracies):.2%}" in printed
+
+
+def test_a_record_of_the_same_run_is_replaced(tmp_path):
+    first = experiments.run("digits", 0, TINY, out=tmp_path, progress=False)
+    again = experiments.run("digits", 0, TINY, out=tmp_path, progress=False)
+    assert without_time(first) == without_time(again)
+    assert json.loads((tmp_path / "digits-seed0.json").read_text()) == again
+
+
+def test_help_lists_every_setting(capsys):
+    with pytest.raises(SystemExit) as end:
+        experiments.main(["train", "--help"])
+    words = set(re.findall(r"\w+", capsys.readouterr().out))
+    assert end.value.code == 0
+    assert experiments.settings(experiments.get("digits")).keys() <= words
 
 
 def test_record_says_what_is_needed_to_repeat_it():

@@ -102,7 +102,7 @@ def test_padded_batch_equals_each_sequence_alone(name):
     lengths = (L, 7, 1)
     mask = np.arange(L) < np.array(lengths)[:, None]
     nonsense = np.where(mask[..., None], u, 1e3).astype(np.float32)
-    y, state = call(layer, nonsense, steps, mask)
+    y, state = call(layer, nonsense, np.where(mask, steps, np.nan), mask)
     scale = float(jnp.abs(y).max())
     for row, n in enumerate(lengths):
         alone, last = call(layer, u[row:row + 1, :n], steps[row:row + 1, :n])

@@ -326,6 +326,21 @@ def test_notebook_is_small_and_without_execution_counts(path):
 # What stands around them
 
 
+def test_the_front_page_has_the_address_of_the_site():
+    wanted = settings()["doc_host"] + settings()["doc_baseurl"] + "/"
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"https://[\w.-]+\.github\.io[^)\s]*", readme)) == {wanted}
+
+
+def test_the_front_page_calls_chapters_by_their_titles():
+    index = "".join(text for text, _ in cells(ROOT / "nbs/index.ipynb", "markdown"))
+    titles = {path.name: next(text for text, _ in cells(path, "markdown")
+                              ).partition("\n")[0].removeprefix("# ")
+              for path in NOTEBOOKS}
+    named = re.findall(r"^\|[^|]*\| \[([^]]+)\]\((\w+\.ipynb)\)", index, re.M)
+    assert named and [(titles[file], file) for _, file in named] == named
+
+
 def test_readme_is_the_index():
     subprocess.run([sys.executable, ROOT / "tools" / "readme.py", "--check"], check=True)
 

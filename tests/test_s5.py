@@ -202,3 +202,46 @@ def test_streaming_in_pieces_equals_the_whole():
         pieces.append(y)
     np.testing.assert_allclose(jnp.concatenate(pieces), whole, atol=32 * EPS)
     np.testing.assert_allclose(x, last, atol=32 * EPS)
+
+
+@pytest.mark.parametrize("shape", ["row", "batch"])
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("method", s5.METHODS)
+def test_what_pads_hold_reaches_neither_values_nor_gradients(
+        method, bidirectional, shape):
+    filler = np.array([0, 0, 0, 0, np.nan, -1, np.inf], np.float32)
+    L, length = 7, np.array([6, 4, 0]) if shape == "batch" else np.array([4] * 3)
+    mask = np.arange(L) < length[:, None]
+    system = complex_of(s5.initialize(jax.random.key(0), 2, 8,
+                                      bidirectional=bidirectional))
+    rng = np.random.default_rng(0)
+    u = rng.normal(size=(3, L, 2)).astype(np.float32)
+    steps = rng.uniform(0.1, 2, mask.shape).astype(np.float32)
+    given = mask
+    if shape == "row":
+        steps, given = steps[0], mask[0]
+
+    def value(u, steps, *system):
+        y, last = s5.apply_ssm(*system, u, method=method, steps=steps, mask=given,
+                               bidirectional=bidirectional)
+        return (jnp.sin(y).sum() + jnp.abs(last + 1).sum()), (y, last)
+
+    both = jax.jit(jax.value_and_grad(value, argnums=range(7), has_aux=True))
+    clean = both(u, steps, *system)
+    u = np.where(mask[..., None], u, filler[:, None])
+    steps = np.where(given, steps, filler)
+    dirty = both(u, steps, *system)
+    for a, b in zip(jax.tree.leaves(clean), jax.tree.leaves(dirty), strict=True):
+        assert np.isfinite(a).all()
+        np.testing.assert_array_equal(a, b)
+    ((_, (y, last)), (du, dsteps, *_)) = dirty
+    assert not np.any(y[~mask]) and not np.any(du[~mask])
+    assert not np.any(dsteps[~given])
+    _, (seen, _) = value(u, steps, *system)   # where values can be looked at
+    np.testing.assert_allclose(seen, y, atol=32 * EPS)
+    options = dict(method=method, bidirectional=bidirectional)
+    own, state = s5.apply_ssm(    # and it is the sequence's own answer
+        *system, u[1, :4], **options,
+        steps=(steps if shape == "row" else steps[1])[:4])
+    np.testing.assert_allclose(y[1, :4], own, atol=32 * EPS)
+    np.testing.assert_allclose(last[..., 1, :], state, atol=32 * EPS)

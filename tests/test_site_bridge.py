@@ -1,5 +1,6 @@
 """From notebook to page: what the bridge turns, and what it refuses."""
 
+import inspect
 import json
 import re
 import subprocess
@@ -10,6 +11,8 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from annotated_ssm.layers import S5, SSMParam
+from annotated_ssm.tasks import Split
 from jaxtyping import Array, Complex, Float
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -81,6 +84,7 @@ import sys
 sys.path.insert(0, {str(ROOT / 'docs' / '_ext')!r})
 extensions = ["myst_nb", "book", "sphinx.ext.mathjax"]
 root_doc = "01_good"
+html_title = "1. Good"
 nb_execution_mode = "off"
 myst_enable_extensions = ["dollarmath"]
 myst_all_links_external = True
@@ -146,6 +150,12 @@ def test_a_signature_shows_shapes_and_no_link_to_itself(built):
     assert page.count('href="#annotated_ssm.scan.scan_it"') == 1  # the permanent link
 
 
+def test_the_front_page_says_its_name_once(built):
+    titles = [re.search(r"<title>\s*(.*?)\s*</title>", (built[0] / page).read_text())[1]
+              for page in ("01_good.html", "02_other.html")]
+    assert titles == ["1. Good", "2. Other &#8212; 1. Good"]
+
+
 def test_stale_outputs_are_refused(tmp_path):
     sources, executed = tmp_path / "nbs", tmp_path / "src"
     for name, stamp in (("01_fresh", "now"), ("02_stale", "then"), ("03_bare", None)):
@@ -198,6 +208,38 @@ def test_docstrings_become_restructured_text():
     assert ".. math::" in lines and lines[-1] == "more\\_"
 
 
+def entry_of(kind):
+    module = sys.modules[kind.__module__]
+    return "\n".join(api_pages.entry(module.__name__, "11_layers", kind.__name__, kind))
+
+
+def test_a_class_says_what_its_constructor_takes():
+    parameters = list(inspect.signature(S5.__init__).parameters)[1:]
+    assert {"H", "P", "unit_variance", "rngs"} <= set(parameters)
+    own = entry_of(S5).partition(".. py:method::")[0]
+    for name in parameters:
+        assert re.search(rf"^   :param {name}: \w", own, re.MULTILINE), name
+    assert ":raises ValueError: " in own and "Draw the initial" not in own
+
+
+def test_a_class_without_a_constructor_of_its_own_has_its_docstring_only():
+    assert entry_of(SSMParam).count(":param") == 0
+    assert entry_of(Split).count(":param u:") == 1   # made by dataclass
+
+
+def test_a_colon_in_returns_makes_no_type():
+    lines = api_pages.sections("Sum.\n\nReturns:\n    (L, H): the sum, and $x$: y.\n"
+                               "\nRaises:\n    ValueError: no.")
+    assert r":returns: (L, H): the sum, and :math:`x`\ : y." in lines
+    assert ":raises ValueError: no." in lines
+
+
+def test_a_constant_has_the_docstring_below_it():
+    found = api_pages.entry("annotated_ssm.layers", "11_layers", "SLOWEST_DECAY", 1e-3)
+    assert "   The smallest −Re λ that a layer starts from." in found
+    assert api_pages.constant_doc("annotated_ssm.layers", "S5") == ""
+
+
 def test_two_works_with_one_address_are_refused(tmp_path):
     entry = "@misc{%s, title={A}, author={B, C}, year={2020}, url={https://a.org/%s}}\n"
     path = tmp_path / "references.bib"
@@ -207,5 +249,6 @@ def test_two_works_with_one_address_are_refused(tmp_path):
 
 
 def test_only_public_definitions_are_targets():
-    source = "%matplotlib inline\nA = 1\ndef f(): pass\nclass C: pass\ndef _g(): pass"
-    assert notebooks.defined_names(source) == ["A", "f", "C"]
+    source = ("%matplotlib inline\nA = 1\nB, (D, _E) = 2, (3, 4)\ndef f(): pass\n"
+              "class C: pass\ndef _g(): pass")
+    assert notebooks.defined_names(source) == ["A", "B", "D", "f", "C"]

@@ -28,7 +28,7 @@ SITE = ROOT / "docs" / "_build" / "html"
 # Caption -> the chapters in the part, first and last.
 PARTS = {"Foundations": (0, 1), "HiPPO and S4": (2, 7), "S5": (8, 10),
          "Using it": (11, 18), "Results": (19, 99)}
-NUMBERED = re.compile(r"(\d+)([a-z]?)_")
+NUMBERED = re.compile(r"(\d+)([a-z]*)_")
 
 
 class SiteError(Exception):
@@ -69,7 +69,7 @@ def contents(pages, modules):
 
 
 def is_figures(page):
-    return bool(re.match(r"\d+f_", page))
+    return bool(re.match(r"\d+[a-z]?f_", page))
 
 
 def is_chapter(page):

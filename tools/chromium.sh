@@ -7,6 +7,7 @@ done
 as_root=
 [ "$(id -u)" = 0 ] || as_root="sudo -n"
 if command -v apt-get >/dev/null && $as_root true 2>/dev/null; then
+    echo "installing Chromium with apt-get, for the browser tests (some minutes, once)"
     $as_root apt-get update -q
     $as_root env DEBIAN_FRONTEND=noninteractive \
         apt-get install -q -y --no-install-recommends chromium

@@ -20,6 +20,8 @@ from sphinx.ext.napoleon import Config, GoogleDocstring
 SHAPE_MARK = "§"
 NAPOLEON = Config(napoleon_use_rtype=False, napoleon_use_ivar=True,
                   napoleon_custom_sections=[("Source", "returns_style")])
+RETURNED = re.compile(r"^((?:Returns|Yields|Source):\n)((?:[ ]+.*\n?|\n)+)", re.MULTILINE)
+HIDDEN_COLON = "\ue000"
 
 
 def exported_modules(root, package):
@@ -116,9 +118,10 @@ def entry(module, notebook, name, value):
             lines += indent(describe("method", f"{name}.{method}",
                                      signature(function, bound=True), function))
         return lines
-    if callable(value):
+    if callable(value) and not typing.get_origin(value):
         return describe("function", name, signature(value), value, link)
     lines = ["", f".. py:data:: {name}"]
+    link = [*link, *sections(constant_doc(module, name)), ""]
     shown = (annotation(value) if typing.get_origin(value) else
              pformat(value, width=68, sort_dicts=False))
     if len(shown) <= 60:
@@ -131,8 +134,41 @@ def entry(module, notebook, name, value):
 
 def describe(kind, name, written, value, link=()):
     doc = inspect.getdoc(value) if own_doc(value) else ""
-    text = GoogleDocstring(markdown_to_rst(doc or ""), NAPOLEON).lines()
-    return ["", f".. py:{kind}:: {name}{written}", "", *indent([*link, *text, ""])]
+    if kind == "class":
+        doc = f"{doc or ''}\n\n{constructor_doc(value)}"
+    return ["", f".. py:{kind}:: {name}{written}", "",
+            *indent([*link, *sections(doc or ""), ""])]
+
+
+def sections(doc):
+    """The lines of a docstring in reStructuredText, its sections as field lists.
+
+    Napoleon takes what stands before a colon in Returns for a type. Here it never
+    is one, so these colons are out of its sight while it reads.
+    """
+    text = RETURNED.sub(lambda m: m[1] + m[2].replace(":", HIDDEN_COLON),
+                        "\n".join(markdown_to_rst(doc)))
+    return [line.replace(HIDDEN_COLON, ":")
+            for line in GoogleDocstring(text, NAPOLEON).lines()]
+
+
+def constructor_doc(value):
+    """Args and what follows them, of the `__init__` that a class defines itself."""
+    doc = getattr(vars(value).get("__init__"), "__doc__", None)
+    found = re.search(r"^(Args|Raises):$.*", inspect.cleandoc(doc or ""),
+                      re.MULTILINE | re.DOTALL)
+    return found[0] if found else ""
+
+
+def constant_doc(module, name):
+    """The string that stands below the assignment of a name, as its docstring."""
+    body = ast.parse(inspect.getsource(importlib.import_module(module))).body
+    for node, below in zip(body, body[1:]):
+        if (isinstance(node, ast.Assign) and isinstance(below, ast.Expr)
+                and isinstance(getattr(below.value, "value", None), str)
+                and name in [getattr(target, "id", None) for target in node.targets]):
+            return inspect.cleandoc(below.value.value)
+    return ""
 
 
 def own_doc(value):

@@ -294,6 +294,12 @@ def tidy_buttons(app, pagename, templatename, context, doctree):
         {"download-buttons", "launch-buttons", "source-buttons"}]
 
 
+def name_once(app, pagename, templatename, context, doctree):
+    """The front page is called as the whole site is: its title says so once."""
+    if context.get("title") == context.get("docstitle"):
+        context["docstitle"] = ""
+
+
 def setup(app):
     app.add_config_value("book_symbols", {}, "env")
     app.add_config_value("book_works", {}, "env")
@@ -304,5 +310,6 @@ def setup(app):
     app.connect("missing-reference", resolve_reference)
     app.connect("env-check-consistency", check_numbers)
     app.connect("html-page-context", tidy_buttons, priority=900)
+    app.connect("html-page-context", name_once)
     app.add_transform(Book)
     return {"parallel_read_safe": False}

@@ -40,7 +40,8 @@ def defined_names(source):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             names.append(node.name)
         elif isinstance(node, ast.Assign):
-            names += [t.id for t in node.targets if isinstance(t, ast.Name)]
+            names += [n.id for target in node.targets for n in ast.walk(target)
+                      if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
     return [name for name in names if not name.startswith("_")]
 
 

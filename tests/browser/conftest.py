@@ -113,6 +113,7 @@ def look(page, site, name):
     facts["axe dark"] = page.evaluate(AXE, ["color-contrast"])
     page.set_viewport_size({"width": 390, "height": 844})
     facts["wide at 390"] = page.evaluate(WIDE)
+    facts["late maths at 390"] = page.evaluate(LATE)
     facts["axe 390"] = page.evaluate(AXE, ["scrollable-region-focusable"])
     facts["noise"] = list(noise)
     return facts
@@ -133,6 +134,10 @@ WIDE = """() => {
     .filter(e => e.getBoundingClientRect().right > room + 1).slice(0, 5)
     .map(e => e.outerHTML.slice(0, 200)).concat(`page ${document.documentElement.scrollWidth}`);
 }"""
+# Formulas that show their end before their beginning.
+LATE = """() => [...document.querySelectorAll(".bd-article div.math")].filter(e =>
+  e.querySelector("mjx-math")?.getBoundingClientRect().left
+    < e.getBoundingClientRect().left - 1).map(e => e.id || e.textContent.slice(0, 80))"""
 FACTS = """() => {
   const article = document.querySelector(".bd-article") ?? document.body;
   const all = (selector, from = article) => [...from.querySelectorAll(selector)];
@@ -145,6 +150,8 @@ FACTS = """() => {
     wideCode: all(".cell_input pre").filter(e => e.scrollWidth > e.clientWidth)
       .map(e => e.textContent.slice(0, 80)),
     maths: all(".math").length,
+    wideMaths: all("div.math").filter(e => e.scrollWidth > e.clientWidth + 1)
+      .map(e => e.id || e.textContent.slice(0, 80)),
     typeset: all("mjx-container").length,
     mathErrors: all("mjx-merror, [data-mjx-error]").map(e => e.textContent),
     wide: (WIDE)(),

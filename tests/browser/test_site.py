@@ -61,6 +61,11 @@ def test_no_code_scrolls_sideways_on_a_desktop(seen):
     assert everywhere(seen, lambda facts: facts["wideCode"]) == {}
 
 
+def test_formulas_fit_a_desktop_and_begin_at_their_beginning(seen):
+    assert everywhere(seen, lambda facts: facts["wideMaths"]) == {}
+    assert everywhere(seen, lambda facts: facts["late maths at 390"]) == {}
+
+
 @pytest.mark.parametrize("look", ["axe light", "axe dark", "axe 390"])
 def test_everyone_can_read_it(seen, look):
     assert everywhere(seen, lambda facts: facts[look]) == {}

@@ -1,5 +1,6 @@
 """What chapter 3's functions say to input that they can't use."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -29,3 +30,18 @@ def test_a_precision_is_one_of_three():
 def test_the_resolvent_needs_a_square_matrix_and_a_grid(A, x, y, message):
     with pytest.raises(ValueError, match=message):
         d.resolvent_level(A, x, y)
+
+
+def test_a_bool_is_no_size():
+    with pytest.raises(ValueError, match="N is True"):
+        d.condition_exact(True)
+
+
+def test_an_integer_of_jax_is_a_size():
+    assert d.condition_exact(jnp.int32(4)) == d.condition_exact(4)
+
+
+@pytest.mark.parametrize("A", [np.empty((0, 0)), np.full((2, 2), np.nan)])
+def test_the_resolvent_needs_numbers(A):
+    with pytest.raises(ValueError, match="A has .* needed"):
+        d.resolvent_level(A, [0.0], [0.0])

@@ -1,5 +1,6 @@
 """What the experiments and the command line say when something is wrong."""
 
+import json
 import re
 
 import numpy as np
@@ -63,6 +64,10 @@ def test_wrong_override(changes, message):
     (["train", "digits", "--seed", "99999999999999999999"], "below 2**31"),
     (["train", "digits", "--set", "P=7"], "P is 7: with blocks = 2"),
     (["train", "digits", "--seed", "-1"], "'-1' is not a whole number ≥ 0"),
+    (["train", "digits", "--epochs", "2", "--set", "epochs=3"],
+     "epochs is given more than once: 3, 2"),
+    (["train", "digits", "--set", "H=2", "--set", "H=4"],
+     "H is given more than once: 2, 4"),
     (["data", "minst"], "name is 'minst', one of 'digits', 'mnist' is needed"),
 ])
 def test_wrong_arguments_end_with_2(words, message, capsys, tmp_path,
@@ -97,9 +102,36 @@ def test_a_directory_that_cannot_be_is_refused_before_training(
         capsys, tmp_path, monkeypatch):
     monkeypatch.delattr(training, "fit")
     (tmp_path / "file").write_bytes(b"")
-    code = experiments.main(["train", "digits", "--quiet", "--out",
-                             str(tmp_path / "file" / "runs")])
-    assert code == 1 and str(tmp_path / "file") in capsys.readouterr().err
+    for out in tmp_path / "file", tmp_path / "file" / "runs":
+        with pytest.raises(SystemExit) as end:
+            experiments.main(["train", "digits", "--quiet", "--out", str(out)])
+        said = re.sub(r"\s+", " ", capsys.readouterr().err)
+        assert end.value.code == 2
+        assert f"out is {out}, where a file is in the way: a directory" in said
+
+
+def test_a_record_of_another_configuration_is_kept(capsys, tmp_path, monkeypatch):
+    kept = tmp_path / "digits-seed1.json"
+    kept.write_text(json.dumps({"configuration": experiments.settings(
+        experiments.override(experiments.get("digits"), {"H": 8}))}))
+    before = kept.read_text()
+    monkeypatch.delattr(training, "fit")
+    message = f"out has {kept}, a run with H = 8, not 64; epochs = 40, not 2: move"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        experiments.run("digits", 1, {"epochs": 2}, out=tmp_path)
+    with pytest.raises(SystemExit) as end:    # before the first of the two seeds
+        experiments.main(["train", "digits", "--seeds", "2", "--epochs", "2",
+                          "--out", str(tmp_path)])
+    assert end.value.code == 2 and "H = 8, not 64" in capsys.readouterr().err
+    assert [*tmp_path.iterdir()] == [kept] and kept.read_text() == before
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"configuration": 3}'])
+def test_what_is_no_record_is_kept(text, tmp_path):
+    (tmp_path / "digits-seed0.json").write_text(text)
+    with pytest.raises(ValueError, match="digits-seed0.json, which is no record"):
+        experiments.run("digits", out=tmp_path)
+    assert (tmp_path / "digits-seed0.json").read_text() == text
 
 
 def test_a_diverging_run_ends_with_1_and_writes_nothing(capsys, tmp_path):

@@ -9,9 +9,9 @@ from annotated_ssm.fast_cauchy import (cauchy_sums_fast, dplr_kernel_fast,
 from annotated_ssm.nplr import dplr
 
 STEP_AND_LENGTH = [
-    ({"L": 0}, "L is 0; need a whole number of taps ≥ 1"),
-    ({"L": 2.5}, "L is 2.5; need a whole number of taps"),
-    ({"L": True}, "L is True; need a whole number of taps"),
+    ({"L": 0}, "L is 0; need a whole number ≥ 1"),
+    ({"L": 2.5}, "L is 2.5; need a whole number"),
+    ({"L": True}, "L is True; need a whole number"),
     ({"dt": 0.0}, "dt is 0.0; need a positive step"),
     ({"dt": -1.0}, "dt is -1.0; need a positive step"),
     ({"dt": np.ones(4)}, r"dt has shape \(4,\); need one number"),

@@ -1,10 +1,12 @@
 """Layers refuse what they cannot do, by name."""
 
+import jax
 import numpy as np
 import pytest
 from flax import nnx
 
 from annotated_ssm.layers import S5, Identity, log_decay
+from annotated_ssm.models import SequenceClassifier
 
 U = np.zeros((2, 6, 4), np.float32)
 
@@ -23,8 +25,62 @@ def test_shape_of_u(make):
         layer(U[..., :3])
     with pytest.raises(ValueError, match=r"u has shape \(6, 4\)"):
         layer(U[0])
-    with pytest.raises(ValueError, match=r"u has shape \(2, 6, 4\), \(batch, H\)"):
+    with pytest.raises(ValueError, match=r"u_k has shape \(2, 6, 4\), \(batch, H\)"):
         layer.step(U, layer.init_state(2))
+
+
+@pytest.mark.parametrize("make, width", [(lambda: S5(4, 4, rngs=nnx.Rngs(0)), 2),
+                                         (lambda: Identity(4), 0)])
+def test_shape_of_the_state(make, width):
+    layer = make()
+    with pytest.raises(ValueError, match=rf"^state has shape \(3, {width}\), "
+                                         rf"\(2, {width}\) is needed"):
+        layer(U, state=np.zeros((3, width), np.complex64))
+
+
+def test_shape_of_the_state_of_a_stream():
+    layer = S5(4, 4, rngs=nnx.Rngs(0))
+    with pytest.raises(ValueError, match=r"^state has shape \(2, 4\), \(2, 2\)"):
+        layer.step(U[:, 0], np.zeros((2, 4), np.complex64))
+
+
+@pytest.mark.parametrize("make", [lambda: S5(4, 4, rngs=nnx.Rngs(0)),
+                                  lambda: Identity(4)])
+def test_lists_are_as_good_as_arrays(make):
+    layer = make()
+    steps, mask = np.ones((2, 6), np.float32), np.arange(6) < [[4], [6]]
+    y, state = layer(U + 1, steps, mask)
+    y_list, state_list = layer((U + 1).tolist(), steps.tolist(), mask.tolist())
+    np.testing.assert_array_equal(y_list, y)
+    np.testing.assert_array_equal(state_list, state)
+    y, state = layer.step(U[:, 0] + 1, state, 0.5)
+    y_list, again = layer.step((U[:, 0] + 1).tolist(), state_list.tolist(), 0.5)
+    np.testing.assert_array_equal(y_list, y)
+    np.testing.assert_array_equal(again, state)
+
+
+@pytest.mark.parametrize("sizes, words", [
+    ((3.0, 4), "H is 3.0; need a whole number"),
+    (("3", 4), "H is '3'; need a whole number"),
+    ((0, 4), "H is 0; need at least 1"),
+    ((3, 4.0), "P is 4.0; need a whole number"),
+])
+def test_sizes(sizes, words):
+    with pytest.raises(ValueError, match=words):
+        S5(*sizes, rngs=nnx.Rngs(0))
+
+
+def test_sizes_of_the_identity():
+    with pytest.raises(ValueError, match="H is 3.0, a whole number ≥ 1 is needed"):
+        Identity(3.0)
+
+
+@pytest.mark.parametrize("wrong", [0, None, jax.random.key(0)])
+def test_a_seed_is_no_source_of_keys(wrong):
+    with pytest.raises(ValueError, match="(?s)rngs is .*an nnx.Rngs is needed"):
+        S5(4, 4, rngs=wrong)
+    with pytest.raises(ValueError, match="(?s)rngs is .*an nnx.Rngs is needed"):
+        SequenceClassifier(1, 2, 4, 1, Identity, rngs=wrong)
 
 
 def test_bidirectional_does_not_stream(both):

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from annotated_ssm import hippo, nplr, s5, scan, state_space
+from annotated_ssm import (cauchy, fast_cauchy, hippo, kernels_time, nplr, s5,
+                           scan, sequences, state_space)
 
 A, B, C = [[-1.0, 0.5], [0.0, -2.0]], [1.0, 1.0], [1.0, -1.0]
 Λ, P, v = [-1.0 + 1j, -2.0 + 3j], [[1.0 + 0j, 0.5 + 0j]], [1.0 + 0j, 2.0 + 0j]
@@ -34,6 +35,25 @@ CASES = [
     (nplr.woodbury, dict(d=v, P=P, Q=P, v=v)),
     (nplr.discretize_dplr, dict(Λ=Λ, P=P, B=v, dt=0.1, Q=P)),
     (nplr.step, dict(system=system, x=v, u_k=1.0)),
+    (cauchy.dplr_kernel, dict(Λ=Λ, P=P, B=v, C=v, dt=0.1, L=5, Q=P)),
+    (cauchy.to_C_tilde, dict(Λ=Λ, P=P, C=v, dt=0.1, L=5)),
+    (cauchy.cauchy_sums, dict(v=v, Λ=Λ, σ=a, c=a)),
+    (fast_cauchy.cauchy_sums_fast, dict(v=v, Λ=Λ, dt=0.1, L=5)),
+    (fast_cauchy.dplr_kernel_fast, dict(Λ=Λ, P=P, B=v, C=v, dt=0.1, L=5, C_tilde=True)),
+    (fast_cauchy.pole_angle, dict(Λ=Λ, dt=0.1)),
+    (kernels_time.doubling_kernel, dict(system=system, C=v, L=5)),
+    (kernels_time.krylov_kernel, dict(system=system, C=v, L=5)),
+    (kernels_time.dense_kernel, dict(E=A, B=B, C=C, L=5)),
+    (kernels_time.power_deviation, dict(E=A, L=5)),
+    (kernels_time.pack, dict(x=v)),
+    (kernels_time.unpack, dict(x=a)),
+    (kernels_time.pack_row, dict(y=v)),
+    (kernels_time.unpack_row, dict(y=a)),
+    (kernels_time.pack_diagonal, dict(f=v)),
+    (sequences.check_steps, dict(name="steps", steps=[1.0, 2.0], shapes=((2,),))),
+    (sequences.check_mask, dict(mask=[True, False], shapes=((2,),))),
+    (sequences.backward_steps, dict(steps=b, length=[1, 2, 0])),
+    (sequences.reverse_prefix, dict(z=b, length=2)),
     (scan.linear_scan, dict(a=a, b=b, x0=[1.0, 1.0])),
     (scan.linear_scan_naive, dict(a=a, b=b, x0=[1.0, 1.0])),
     (s5.apply_ssm, S5 | dict(u=[[1.0], [2.0]], steps=[1.0, 0.5], mask=[True, False],

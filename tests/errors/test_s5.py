@@ -26,6 +26,9 @@ def system(H=3, P=4, **options):
     (dict(P=8, blocks=0), "blocks is 0; need a divisor"),
     (dict(init="hipo"), "init is 'hipo'; need one of"),
     (dict(H=0), "H is 0; need at least 1"),
+    (dict(H=3.0), "H is 3.0; need a whole number"),
+    (dict(P=8.0), "P is 8.0; need a whole number"),
+    (dict(blocks=1.0), "blocks is 1.0; need a whole number"),
     (dict(dt_min=0.2), "dt_min, dt_max are 0.2, 0.1; need"),
 ])
 def test_initialize(arguments, words):
@@ -50,6 +53,10 @@ HOLE = np.array([True, False, True, True, False, False])
     (dict(steps=-np.ones(6)), "steps contains -1.0; need intervals ≥ 0"),
     (dict(steps=np.full(6, np.nan)), "steps contains nan; need"),
     (dict(steps=np.full(6, np.inf)), "steps contains inf; need"),
+    (dict(steps=np.array([1, -1, 1, 1, 1, 1]), mask=np.arange(6) < 2),
+     "steps contains -1; need intervals ≥ 0"),
+    (dict(steps=np.array([1, 1, 1, np.nan, 1, 1]),    # one of the rows reads it
+          mask=np.arange(6) < np.array([[2], [4]])), "steps contains nan; need"),
     (dict(steps=1j * np.ones(6)), "steps is complex; need real numbers"),
     (dict(steps=np.ones(5)), "steps has shape (5,); need (6,) or (2, 6)"),
     (dict(steps=np.ones((3, 6))), "steps has shape (3, 6); need"),

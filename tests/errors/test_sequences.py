@@ -32,6 +32,17 @@ def test_steps(steps, words):
         check_steps("gaps", steps, ((2,), (5, 2)))
 
 
+def test_steps_that_are_not_read_are_not_looked_at():
+    steps, mask = np.array([1, 0.5, np.nan, -1]), np.array([1, 1, 0, 0], bool)
+    check_steps("gaps", steps, ((4,),), mask)
+    check_steps("gaps", np.stack([steps] * 2), ((2, 4),), mask)
+    check_steps("gaps", steps, ((4,),), np.stack([mask, mask & False]))
+    with refused("gaps contains nan; need"):
+        check_steps("gaps", steps, ((4,),), np.stack([mask, mask | True]))
+    # which of them are read isn't known here
+    jax.jit(lambda m: check_steps("gaps", steps, ((4,),), m))(mask)
+
+
 @pytest.mark.parametrize("rate, shown", [
     (0, "0"), (0.0, "0.0"), (-1.0, "-1.0"), (np.inf, "inf"), (np.nan, "nan"),
     (1j, "1j"), (np.ones(2), "[1. 1.]")])
@@ -65,7 +76,7 @@ def test_shapes_are_checked_while_tracing_too():
     (6, "length contains 6; need 0 to L = 5"),
     (-1, "length contains -1; need 0 to L = 5"),
     (np.array([2, 7]), "length contains 7; need 0 to L = 5"),
-    (2.0, "length has dtype float32; need integers"),
+    (2.0, "length has dtype float64; need integers"),
     (np.ones(5, bool), "length has dtype bool; need integers"),
     (np.array([1, 2, 3]), "length has shape (3,); need (2,), one for each row"),
 ])

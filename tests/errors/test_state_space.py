@@ -42,7 +42,7 @@ CASES = [
     (recurrence, (A, B, C, np.ones(2), u), r"D has shape \(2,\)"),
     (recurrence, (A, B, np.ones((2, 3)), 0.0, u), r"D has shape \(\); need \(2,\)"),
     (recurrence, (A, B, C, 0.0, u, np.ones(2)), r"x0 has shape \(2,\)"),
-    (kernel_naive, (A, B, C, 0), r"L is 0; need at least 1"),
+    (kernel_naive, (A, B, C, 0), r"L is 0; need a whole number ≥ 1"),
     (kernel_naive, (A, B, np.ones(2), 4), r"C has shape \(2,\)"),
     (causal_convolution, (u, np.ones((8, 2))), r"K has shape \(8, 2\) and u \(8,\)"),
     (causal_convolution, (np.ones((8, 2)), np.ones((8, 3))), r"K has shape"),

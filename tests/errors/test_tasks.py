@@ -45,12 +45,19 @@ def test_large_batch_without_drop_last_is_fine():
     (dict(steps=-np.ones((10, 4))), "steps has negative or infinite"),
     (dict(steps=np.full((10, 4), np.inf)), "steps has negative or infinite"),
     (dict(steps=np.full((10, 4), np.nan)), "steps has negative or infinite"),
+    (dict(steps=np.array([[1, np.nan, 1, 1]] * 10),
+          mask=np.tile(np.arange(4) < 2, (10, 1))), "steps has negative or infinite"),
     (dict(steps=np.ones((9, 4), np.float32)),
      r"steps has shape \(9, 4\): u needs \(10, 4\)"),
 ])
 def test_split_shapes(extra, message):
     with pytest.raises(ValueError, match=message):
         split(**extra)
+
+
+def test_steps_of_padding_are_not_looked_at():
+    mask = np.tile(np.arange(4) < 2, (10, 1))
+    assert len(split(steps=np.where(mask, 1.0, np.nan), mask=mask)) == 10
 
 
 def test_split_targets():
