@@ -83,19 +83,27 @@ def cauchy_sums(v: Complex[ArrayLike, "*T M"], Λ: Complex[ArrayLike, "M"],
                        σ * (u @ real) + c * (w @ imag))
 
 # %% ../nbs/05_cauchy.ipynb #29f92e02
-def _values(Λ, P, Q, B, C, conj_sym, nodes):
-    """The generating function at some nodes, up to the factor e^{iθ}."""
-    s, c = nodes
-    r = len(P)
+def _numerators(P, Q, B, C):
+    """What the sums S add up, (1 + r, 1 + r, M)."""
     left = jnp.concatenate([C[None], jnp.conj(Q)])          # C̃, Q̄
     right = jnp.concatenate([B[None], P])                   # B, P
-    S = cauchy_sums(left[:, None] * right, Λ, 2 * s, c, conj_sym)
+    return left[:, None] * right
+
+
+def _combined(S, c):
+    """The generating function from the sums S, up to the factor e^{iθ}."""
     direct, c_p, q_b, q_p = S[0, 0], S[0, 1:], S[1:, 0], S[1:, 1:]
-    if r == 1:
+    if len(q_b) == 1:
         return direct - c * c_p[0] * q_b[0] / (1 + c * q_p[0, 0])
-    middle = jnp.eye(r) + jnp.moveaxis(c * q_p, -1, 0)
+    middle = jnp.eye(len(q_b)) + jnp.moveaxis(c * q_p, -1, 0)
     solved = jnp.linalg.solve(middle, q_b.T[..., None])[..., 0]
     return direct - c * jnp.sum(c_p * solved.T, 0)
+
+
+def _taps(K̂, phase, L, conj_sym):
+    """Back to time, from the values up to the phase."""
+    K̂ = K̂ * jnp.asarray(phase, K̂.dtype)
+    return jnp.fft.irfft(K̂, L) if conj_sym else jnp.fft.ifft(K̂).real
 
 
 def _cauchy_kernel(Λ, P, Q, B, C, dt, L, conj_sym, block=None):
@@ -103,7 +111,9 @@ def _cauchy_kernel(Λ, P, Q, B, C, dt, L, conj_sym, block=None):
     s, c, phase = unit_nodes(L, half=conj_sym)
     nodes = jnp.asarray(np.stack([s, c]), dt.dtype)
     Λ, P, B = dt * Λ, dt * P, dt * B           # the step is the unit of time
-    values = lambda nodes: _values(Λ, P, Q, B, C, conj_sym, nodes)
+    v = _numerators(P, Q, B, C)
+    values = lambda nodes: _combined(
+        cauchy_sums(v, Λ, 2 * nodes[0], nodes[1], conj_sym), nodes[1])
     if block is None:
         K̂ = values(nodes)
     else:
@@ -112,8 +122,7 @@ def _cauchy_kernel(Λ, P, Q, B, C, dt, L, conj_sym, block=None):
         blocks = jnp.pad(nodes, padding, mode="edge").reshape(2, count, block)
         K̂ = lax.map(jax.checkpoint(values), blocks.swapaxes(0, 1))
         K̂ = K̂.reshape(-1)[:len(s)]
-    K̂ = K̂ * jnp.asarray(phase, B.dtype)
-    return jnp.fft.irfft(K̂, L) if conj_sym else jnp.fft.ifft(K̂).real
+    return _taps(K̂, phase, L, conj_sym)
 
 # %% ../nbs/05_cauchy.ipynb #307bd096
 def _checked(Λ, P, Q, B, C, dt, L):
@@ -196,6 +205,12 @@ AT_ONCE, BLOCK = 2**16, 256
 FEW_STATES, MANY_TAPS = 16, 4096
 
 
+def _refuse_zero(Λ):
+    if is_concrete(Λ) and not np.asarray(Λ).all():
+        raise ValueError("Λ has an eigenvalue 0, a pole at the node z = 1; need "
+                         "a negative real part, or the true C and 'krylov'")
+
+
 def _naive(Λ, P, Q, B, C, dt, L, conj_sym):
     """Dense powers, all states: what everything else is compared with."""
     if conj_sym:
@@ -262,8 +277,6 @@ def dplr_kernel(
         kernel = krylov_kernel if method == "krylov" else doubling_kernel
         system = discretize_dplr(Λ, P, B, dt, Q=Q, conj_sym=conj_sym)
         return kernel(system, C, L, conj_sym)
-    if is_concrete(Λ) and not np.asarray(Λ).all():
-        raise ValueError("Λ has an eigenvalue 0, a pole at the node z = 1; need "
-                         "a negative real part, or the true C and 'krylov'")
+    _refuse_zero(Λ)
     block = BLOCK if method == "cauchy_blocked" else None
     return _cauchy_kernel(Λ, P, Q, B, C, dt, L, conj_sym, block)

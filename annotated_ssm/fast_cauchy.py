@@ -16,10 +16,10 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Complex, Float, Inexact
 
-from .cauchy import cauchy_sums, unit_nodes
-from .nplr import discretize_dplr, exact
-from .state_space import (as_arrays, check_count, is_concrete,
-                                       is_positive)
+from .cauchy import (_checked, _combined, _numerators,
+                                  _refuse_zero, _taps, cauchy_sums, unit_nodes)
+from .nplr import exact
+from .state_space import as_arrays, check_count, is_positive
 
 ArrayLike = jax.Array | np.ndarray
 
@@ -312,32 +312,13 @@ def dplr_kernel_fast(
 
     Source: Gu et al. (2022), theorem 3 with proposition 5.
     """
-    Λ, P, Q, B, C = as_arrays(Λ, P, P if Q is None else Q, B, C)
-    if np.ndim(Λ) != 1:
-        raise ValueError(f"Λ has shape {np.shape(Λ)}; need (M,)")
-    if np.shape(C) != np.shape(Λ):
-        raise ValueError(f"C has shape {np.shape(C)}; need {np.shape(Λ)}, as Λ")
-    dtype = jnp.result_type(Λ, P, Q, B, C, jnp.complex64)
-    dt, L = _checked_step(dt, L, dtype)
+    Λ, P, Q, B, C, dt, L = _checked(Λ, P, Q, B, C, dt, L)
     if not C_tilde:
         raise ValueError("dplr_kernel_fast takes C̃ = C(I - Ā^L), but C_tilde "
                          "is False; convert with to_C_tilde")
-    discretize_dplr(Λ, P, B, dt, Q=Q)              # its checks are ours
-    Λ, P, Q, B, C = (jnp.asarray(a, dtype) for a in (Λ, P, Q, B, C))
-    if is_concrete(Λ) and not np.asarray(Λ).all():
-        raise ValueError("Λ has an eigenvalue 0, a pole at the node z = 1; need"
-                         " a negative real part, or the true C and 'krylov'")
-    left = jnp.concatenate([C[None], jnp.conj(Q)])          # C̃, Q̄
-    right = jnp.concatenate([B[None], P])                   # B, P
-    S = cauchy_sums_fast(left[:, None] * right, Λ, dt, L, tol=tol,
+    _refuse_zero(Λ)
+    S = cauchy_sums_fast(_numerators(P, Q, B, C), Λ, dt, L, tol=tol,
                          conj_sym=conj_sym)
     _, c, phase = unit_nodes(L, half=conj_sym)
-    c = jnp.asarray(c, S.real.dtype)
-    if len(P) == 1:
-        solved = S[1:, 0] / (1 + c * S[1, 1])
-    else:
-        middle = jnp.eye(len(P)) + jnp.moveaxis(c * S[1:, 1:], -1, 0)
-        solved = jnp.linalg.solve(middle, S[1:, 0].T[..., None])[..., 0].T
-    K̂ = S[0, 0] - c * jnp.sum(S[0, 1:] * solved, 0)
-    K̂ = K̂ * jnp.asarray(phase, dtype)
-    return jnp.fft.irfft(K̂, L) if conj_sym else jnp.fft.ifft(K̂).real
+    K̂ = _combined(S, jnp.asarray(c, S.real.dtype))
+    return _taps(K̂, phase, L, conj_sym)
