@@ -25,7 +25,7 @@ import jax
 import numpy as np
 from flax import nnx
 
-from . import datasets, layers, models, tasks, training
+from . import datasets, interface, layers, models, tasks, training
 from .training import TrainingConfig
 
 # %% ../nbs/18_experiments.ipynb #24b7f3b6
@@ -222,7 +222,7 @@ def build(experiment: Experiment, task: tasks.Task, seed: int = 0
     Returns:
         A classifier.
     """
-    layer = layers.Identity if experiment.layer == "identity" else partial(
+    layer = interface.Identity if experiment.layer == "identity" else partial(
         layers.S5, P=experiment.P, blocks=experiment.blocks,
         bidirectional=experiment.bidirectional,
         dt_min=experiment.dt_min, dt_max=experiment.dt_max)

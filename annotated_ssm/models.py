@@ -13,7 +13,7 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Array, Bool, Float
 
-from annotated_ssm.layers import (
+from annotated_ssm.interface import (
     ArrayLike, Mask, Number, Steps, StepSize, check_input, check_mask,
     check_rngs,
 )

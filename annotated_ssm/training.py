@@ -23,7 +23,7 @@ from jaxtyping import Array, Float, Int
 from tqdm import tqdm
 
 from . import datasets, tasks
-from .layers import SSMParam
+from .interface import SSMParam
 
 # %% ../nbs/17_training.ipynb #a6a5c972
 GROUPS = {"ssm": "dynamics: own rate, no decay",

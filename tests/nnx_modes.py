@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from annotated_ssm.layers import S5, SSMParam
+from annotated_ssm.interface import SSMParam
+from annotated_ssm.layers import S5
 from annotated_ssm.models import SequenceClassifier
 
 model = SequenceClassifier(2, 3, 4, 2, functools.partial(S5, P=4),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from annotated_ssm import experiments, layers, tasks
+from annotated_ssm import experiments, interface, tasks
 
 TINY = {"H": 4, "P": 4, "blocks": 1, "depth": 1, "epochs": 1}
 WORDS = [f"--set={name}={value}" for name, value in TINY.items()]
@@ -34,7 +34,7 @@ def test_the_baseline_differs_in_its_layer_only():
     assert differ == {"layer", "description"}
     task = tasks.get("digits")
     model = experiments.build(experiments.get("digits-identity"), task)
-    assert all(isinstance(block.layer, layers.Identity)
+    assert all(isinstance(block.layer, interface.Identity)
                for block in model.backbone.blocks)
 
 

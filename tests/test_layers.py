@@ -14,8 +14,9 @@ import pytest
 from flax import nnx
 
 from annotated_ssm import s5, scan
-from annotated_ssm.layers import (S5, SLOWEST_DECAY, Identity, SSMParam,
-                                  log_decay, parameter_table, to_complex)
+from annotated_ssm.interface import (SLOWEST_DECAY, Identity, SSMParam,
+                                     log_decay, parameter_table, to_complex)
+from annotated_ssm.layers import DSS, S4, S4D, S5
 
 H, L, BATCH = 5, 24, 3
 EPS = np.finfo(np.float32).eps

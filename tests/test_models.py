@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from annotated_ssm.layers import S5, Identity
+from annotated_ssm.interface import Identity
+from annotated_ssm.layers import S5
 from annotated_ssm.models import (GLU, GLU_VARIANTS, NORMS, POOLS, Backbone,
                                   SequenceBlock, SequenceClassifier,
                                   SequenceNorm, pool)

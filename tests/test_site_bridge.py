@@ -11,7 +11,8 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from annotated_ssm.layers import S5, SSMParam
+from annotated_ssm.interface import SSMParam
+from annotated_ssm.layers import S5
 from annotated_ssm.tasks import Split
 from jaxtyping import Array, Complex, Float
 

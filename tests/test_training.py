@@ -15,7 +15,7 @@ import optax
 import pytest
 from flax import nnx
 
-from annotated_ssm import layers, models, tasks, training
+from annotated_ssm import interface, layers, models, tasks, training
 from annotated_ssm.training import TrainingConfig
 
 
@@ -54,7 +54,7 @@ def test_every_leaf_has_a_label_and_every_label_a_leaf():
     leaves = dict(nnx.to_flat_state(params))
     assert labels.keys() == leaves.keys()
     for path, leaf in leaves.items():
-        expected = ("ssm" if isinstance(leaf, layers.SSMParam) else
+        expected = ("ssm" if isinstance(leaf, interface.SSMParam) else
                     "regular" if leaf[...].ndim > 1 else "scale")
         assert labels[path] == expected, path
     names = {path[-1] for path, label in labels.items() if label == "ssm"}
@@ -67,7 +67,7 @@ def test_no_parameter_is_complex_or_weakly_typed():
 
 
 def test_model_without_dynamics_has_no_ssm_group():
-    params = nnx.state(classifier(layer=layers.Identity), nnx.Param)
+    params = nnx.state(classifier(layer=interface.Identity), nnx.Param)
     used = set(jax.tree.leaves(training.parameter_labels(params)))
     assert used == {"regular", "scale"}
     optimizer = training.make_optimizer(params, TrainingConfig(), 10)
@@ -296,7 +296,7 @@ def test_both_modes_of_nnx_train_alike():
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16, jnp.float32])
 def test_a_saved_model_keeps_its_own_dtype(tmp_path, dtype):
-    model = models.SequenceClassifier(1, 3, 4, 1, layers.Identity,
+    model = models.SequenceClassifier(1, 3, 4, 1, interface.Identity,
                                       rngs=nnx.Rngs(0))
     graph, state = nnx.split(model)
     short = nnx.merge(graph, jax.tree.map(

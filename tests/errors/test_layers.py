@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from annotated_ssm.layers import S5, Identity, log_decay
+from annotated_ssm.interface import Identity, log_decay
+from annotated_ssm.layers import S5
 from annotated_ssm.models import SequenceClassifier
 
 U = np.zeros((2, 6, 4), np.float32)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from annotated_ssm.layers import S5, Identity
+from annotated_ssm.interface import Identity
+from annotated_ssm.layers import S5
 from annotated_ssm.models import Backbone, SequenceClassifier, pool
 
 U = np.zeros((2, 6, 3), np.float32)
