@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['S5', 'Bank', 'S4D', 'DSS', 'S4']
 
-# %% ../nbs/11_layers.ipynb #24782ddb
+# %% ../nbs/11_layers.ipynb #f077bb30
 import jax
 import jax.numpy as jnp
 from flax import nnx
@@ -15,6 +15,7 @@ from .cauchy import (METHODS, METHODS_C_TILDE, from_C_tilde,
                                   to_C_tilde)
 from .interface import (SSMLayer, check_choices, check_rngs,
                                      log_decay, to_complex)
+from .state_space import check_count
 
 # %% ../nbs/11_layers.ipynb #9a23a859
 class S5(SSMLayer):
@@ -74,7 +75,7 @@ class S5(SSMLayer):
         """`s5.step` with the layer's parameters."""
         return s5.step(*self.dynamics(), u_k, x, method=self.method, **options)
 
-# %% ../nbs/11_layers.ipynb #d90513bb
+# %% ../nbs/11_layers.ipynb #9e98bc70
 class Bank(SSMLayer):
     """What the diagonal banks S4D and DSS share."""
 
@@ -173,6 +174,8 @@ class DSS(Bank):
         if (form == "softmax") != (length is not None):
             raise ValueError(f"length is {length} and form is {form!r}; a length "
                              "is needed for 'softmax', and only there")
+        if length is not None:
+            check_count("length", length)
         start = s4d.initialize(
             rngs.params(), H, N, init, tied=tied, bidirectional=bidirectional,
             dt_min=dt_min, dt_max=dt_max)
@@ -191,7 +194,7 @@ class DSS(Bank):
             B, _ = s4d.dss_to_diagonal(Λ, w, dt, self.length, self.form)
         return Λ, B, C, D, dt
 
-# %% ../nbs/11_layers.ipynb #88495dbb
+# %% ../nbs/11_layers.ipynb #147c4995
 class S4(SSMLayer):
     """S4: a diagonal plus low-rank system for each feature.
 
@@ -224,6 +227,12 @@ class S4(SSMLayer):
         """
         check_rngs(rngs)
         known = METHODS if C_tilde is None else METHODS_C_TILDE
+        if C_tilde is not None:
+            check_count("C_tilde", C_tilde)
+            if method != "bilinear" or mode == "recurrence":
+                raise ValueError(
+                    f"C_tilde is {C_tilde}, method is {method!r} and mode is "
+                    f"{mode!r}; C̃ needs 'bilinear' and a convolution")
         check_choices(method=(method, s4.METHODS), mode=(mode, sequences.MODES),
                       kernel_method=(kernel_method, ("auto", *known)))
         start = s4.initialize(

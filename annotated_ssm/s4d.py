@@ -17,7 +17,7 @@ from jaxtyping import Array, Complex, Float, Inexact
 
 from .nplr import dplr
 from .sequences import need
-from .state_space import as_arrays, is_concrete, phi1
+from .state_space import as_arrays, check_count, is_concrete, phi1
 
 ArrayLike = jax.Array | np.ndarray
 Number = float | int | np.number | Inexact[ArrayLike, ""]
@@ -81,7 +81,7 @@ def initialize(key, H: int, N: int, init: str = "legs", *, tied: bool = True,
 
     Source: Gu et al. (2022, S4D), sections 3.3 and 4.
     """
-    need(H >= 1, f"H is {H}; need at least 1")
+    check_count("H", H)
     need(0 < dt_min <= dt_max, f"dt_min, dt_max are {dt_min}, {dt_max}; "
           "need 0 < dt_min ≤ dt_max")
     Λ = initial_eigenvalues(init, N)

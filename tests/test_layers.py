@@ -15,7 +15,8 @@ from flax import nnx
 
 from annotated_ssm import s5, scan
 from annotated_ssm.interface import (SLOWEST_DECAY, Identity, SSMParam,
-                                     log_decay, parameter_table, to_complex)
+                                     generate, log_decay, parameter_table,
+                                     to_complex)
 from annotated_ssm.layers import DSS, S4, S4D, S5
 
 H, L, BATCH = 5, 24, 3
@@ -30,9 +31,18 @@ CAUSAL = {
     "skew": functools.partial(S5, P=8, init="skew"),
     **{name: functools.partial(S5, P=8, scan_method=name)
        for name in scan.METHODS if name != "time_invariant"},
+    "s4": functools.partial(S4, N=8),
+    "s4 untied": functools.partial(S4, N=4, measure="legt", tied=False),
+    "s4d": functools.partial(S4D, N=8),
+    "s4d real": functools.partial(S4D, N=4, init="real", method="bilinear"),
+    "dss": functools.partial(DSS, N=8),
+    "dss softmax": functools.partial(DSS, N=4, form="softmax", length=L),
     "identity": Identity,
 }
-LAYERS = CAUSAL | {"bidirectional": functools.partial(S5, P=8, bidirectional=True)}
+BOTH = {name: functools.partial(CAUSAL[name], bidirectional=True)
+        for name in ("hippo", "s4", "s4d", "dss softmax")}
+BANKS = ["s4", "s4 untied", "s4d", "s4d real", "dss", "dss softmax"]
+LAYERS = CAUSAL | {f"{name} both ways": made for name, made in BOTH.items()}
 
 
 def make(name, seed=0):
@@ -108,8 +118,92 @@ def test_padded_batch_equals_each_sequence_alone(name):
     for row, n in enumerate(lengths):
         alone, last = call(layer, u[row:row + 1, :n], steps[row:row + 1, :n])
         close(y[row, :n], alone[0], scale)
-        close(jnp.take(state, row, axis=-2), jnp.take(last, 0, axis=-2), scale)
+        axis = int(name.endswith("both ways"))
+        close(jnp.take(state, row, axis), jnp.take(last, 0, axis), scale)
         np.testing.assert_array_equal(y[row, n:], 0.0)
+
+
+@pytest.mark.parametrize("name", ["dss", "s4d real", "s4 both ways"])
+def test_padded_batch_is_convolved_as_each_sequence_alone(name):
+    layer, (u, _) = make(name), inputs()
+    lengths = (7, L, 7)
+    mask = np.arange(L) < np.array(lengths)[:, None]
+    y, state = call(layer, np.where(mask[..., None], u, np.nan), None, mask)
+    scale = float(jnp.abs(y).max())
+    for row, n in enumerate(lengths):
+        alone, last = call(layer, u[row:row + 1, :n])
+        close(y[row, :n], alone[0], scale)
+        axis = int(name.endswith("both ways"))
+        close(jnp.take(state, row, axis), jnp.take(last, 0, axis), scale)
+
+
+@pytest.mark.parametrize("name", BANKS)
+def test_convolution_is_the_recurrence(name):
+    u, _ = inputs()
+    convolved, last = call(make(name), u)
+    layer = CAUSAL[name](H, mode="recurrence", rngs=nnx.Rngs(0))
+    y, state = call(layer, u)
+    scale = float(jnp.abs(y).max())
+    close(convolved, y, scale)
+    close(last, state, scale)
+
+
+@pytest.mark.parametrize("name", ["s4", "s4d", "dss softmax"])
+def test_a_sequence_longer_than_in_training_is_not_cut(name):
+    """The kernel is as long as the input: a piece of it never ends early."""
+    layer = make(name)
+    u = np.zeros((1, 4 * L, H), np.float32)
+    u[:, 0] = 1
+    y, _ = call(layer, u)
+    head, state = call(layer, u[:, :L])
+    tail, _ = call(layer, u[:, L:], None, None, state)
+    close(jnp.concatenate([head, tail], 1), y, float(jnp.abs(y).max()))
+    assert float(jnp.abs(y[:, L:]).max()) > 0
+
+
+def test_the_C_of_the_paper_is_the_true_one_in_other_words():
+    """C̃ at the start, in training and converted back; and what it refuses."""
+    u, _ = inputs()
+    layer = S4(H, 8, C_tilde=L, rngs=nnx.Rngs(0))
+    true, back = S4(H, 8, rngs=nnx.Rngs(0)), layer.with_true_C()
+    y, size = call(true, u)[0], float(jnp.abs(true.C[...]).max())
+    assert layer.C_tilde == L and back.C_tilde is None
+    assert not np.allclose(layer.C[...], true.C[...], atol=1e-2 * size)
+    # I − Ā^L loses as many digits as its condition number, some hundred here
+    np.testing.assert_allclose(back.C[...], true.C[...], atol=1e-3 * size)
+    np.testing.assert_allclose(call(layer, u)[0], y,
+                               atol=1e-3 * float(jnp.abs(y).max()))
+    np.testing.assert_allclose(call(layer, u[:, :9])[0], y[:, :9],
+                               atol=1e-3 * float(jnp.abs(y).max()))
+
+
+@pytest.mark.parametrize("name", ["hippo", "s4", "s4d", "identity"])
+@pytest.mark.parametrize("chunk", [1, 5, 64])
+def test_generation_is_a_loop_of_steps(name, chunk):
+    layer, (u, _) = make(name), inputs()
+    feed = functools.partial(jnp.multiply, 0.5)
+    u_k, state, expected = u[:, 0], layer.init_state(BATCH), []
+    for _ in range(12):
+        y_k, state = advance(layer, u_k, state, None)
+        expected.append(y_k)
+        u_k = feed(y_k)
+    y, (u_next, last) = generate(layer, u[:, 0], layer.init_state(BATCH), 12,
+                                 feed=lambda y, key: feed(y), chunk=chunk)
+    close(y, jnp.stack(expected, 1))
+    close(u_next, u_k)
+    close(last, state)
+
+
+def test_generation_draws_with_keys_that_differ():
+    layer, (u, _) = make("s4d"), inputs()
+    draw = lambda y, key: jax.random.normal(key, y.shape)
+    run = lambda key, chunk: generate(layer, u[:, 0], layer.init_state(BATCH), 9,
+                                      feed=draw, key=jax.random.key(key),
+                                      chunk=chunk)[0]
+    close(run(0, 4), run(0, 9))
+    assert not np.allclose(run(0, 9), run(1, 9))
+    y, _ = generate(layer, u[:, 0], layer.init_state(BATCH), 0)
+    assert y.shape == (BATCH, 0, H)
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -139,7 +233,7 @@ def test_the_layer_is_the_function_of_chapter_9():
         jax.lax.complex(start["Lambda_re"], start["Lambda_im"]),
         to_complex(start["B"]), to_complex(start["C"]), start["D"],
         jnp.exp(start["log_dt"]), u, steps=steps, bidirectional=True)
-    y, _ = make("bidirectional", 3)(u, steps)
+    y, _ = make("hippo both ways", 3)(u, steps)
     close(y, expected)
 
 
@@ -157,6 +251,11 @@ def test_which_parameters_belong_to_the_dynamics():
     table = parameter_table(layer)
     assert table.count("SSM: own learning rate, no decay") == 4
     assert table.splitlines()[-1].split() == ["total", "97"]
+    dynamics, readout = nnx.state(make("s4"), SSMParam, nnx.Param)
+    assert set(dynamics) == {"Lambda_log_decay", "Lambda_im", "P", "B", "log_dt"}
+    assert set(readout) == {"C", "D"}
+    assert set(make("dss").parameters()) == {"Lambda_log_decay", "Lambda_im",
+                                             "C", "D", "log_dt"}
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
@@ -167,7 +266,9 @@ def test_parameter_count(P, bidirectional):
     assert count == 3 * P // 2 + H + P * H * (3 if bidirectional else 2)
 
 
-@pytest.mark.parametrize("name", [n for n in LAYERS if n != "identity"])
+# With real eigenvalues the imaginary parts of C and B have no effect.
+@pytest.mark.parametrize(
+    "name", [n for n in LAYERS if n not in ("identity", "s4d real")])
 def test_gradient_reaches_every_parameter(name):
     graph, params = nnx.split(make(name))
     u, steps = inputs()

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from annotated_ssm.interface import Identity, log_decay
-from annotated_ssm.layers import S5
+from annotated_ssm.interface import Identity, generate, log_decay
+from annotated_ssm.layers import DSS, S4, S4D, S5
 from annotated_ssm.models import SequenceClassifier
 
 U = np.zeros((2, 6, 4), np.float32)
@@ -127,3 +127,101 @@ def test_names_are_checked_when_the_layer_is_built(option):
 def test_masks_are_refused_alike_by_every_layer(layer, mask, words):
     with pytest.raises(ValueError, match=words):
         layer(U, mask=mask)
+
+
+BANKS = {"S4": lambda **o: S4(4, 4, rngs=nnx.Rngs(0), **o),
+         "S4D": lambda **o: S4D(4, 4, rngs=nnx.Rngs(0), **o),
+         "DSS": lambda **o: DSS(4, 4, rngs=nnx.Rngs(0), **o)}
+
+
+@pytest.mark.parametrize("name", BANKS)
+def test_banks_refuse_what_does_not_fit(name):
+    layer, both = BANKS[name](), BANKS[name](bidirectional=True)
+    state = np.zeros((2, 4, 3), np.complex64)
+    with pytest.raises(ValueError, match=r"u has shape \(2, 6, 3\), .*H = 4"):
+        layer(U[..., :3])
+    with pytest.raises(ValueError, match=r"state has shape \(2, 4, 3\), \(2, 4, 2\)"):
+        layer(U, state=state)
+    with pytest.raises(ValueError, match=r"state has shape \(2, 4, 3\), \(2, 4, 2\)"):
+        layer.step(U[:, 0], state)
+    with pytest.raises(ValueError, match="mask has True after False"):
+        layer(U, mask=np.arange(6) > 2)
+    with pytest.raises(ValueError, match="steps"):
+        layer(U, -np.ones(6))
+    with pytest.raises(ValueError, match="rate"):
+        layer(U, rate=-1.0)
+    for call in (lambda: both.init_state(2), lambda: both.step(U[:, 0], state),
+                 lambda: both(U, state=state)):
+        with pytest.raises(ValueError, match="from both ends"):
+            call()
+
+
+@pytest.mark.parametrize("name", BANKS)
+@pytest.mark.parametrize("options, words", [
+    ({"method": "euler"}, "method is 'euler', one of"),
+    ({"mode": "scan"}, "mode is 'scan', one of"),
+    ({"dt_min": 0.0}, "dt_min"),
+])
+def test_banks_refuse_unknown_options(name, options, words):
+    with pytest.raises(ValueError, match=words):
+        BANKS[name](**options)
+
+
+@pytest.mark.parametrize("make", [S4, S4D, DSS])
+@pytest.mark.parametrize("sizes", [(0, 4), (3, 5), (3, 0), (2.5, 4), (3, 4.0), ("3", 4)])
+def test_sizes_of_banks(make, sizes):
+    wrong = "H" if not (hasattr(sizes[0], "__index__") and sizes[0]) else "N"
+    with pytest.raises(ValueError, match=f"^{wrong} is "):
+        make(*sizes, rngs=nnx.Rngs(0))
+
+
+@pytest.mark.parametrize("options, words", [
+    ({"form": "softplus"}, "form is 'softplus', one of 'exp', 'softmax'"),
+    ({"form": "softmax"}, "length is None and form is 'softmax'"),
+    ({"length": 8}, "length is 8 and form is 'exp'"),
+    ({"form": "softmax", "length": 0}, "length is 0"),
+    ({"form": "softmax", "length": 2.5}, "length is 2.5"),
+    ({"init": "real"}, "init is 'real', one of"),
+])
+def test_options_of_dss(options, words):
+    with pytest.raises(ValueError, match=words):
+        BANKS["DSS"](**options)
+
+
+@pytest.mark.parametrize("options, words", [
+    ({"measure": "legz"}, "measure is 'legz'"),
+    ({"kernel_method": "cauchy"}, "kernel_method is 'cauchy', one of 'auto', 'naive'"),
+    ({"kernel_method": "krylov", "C_tilde": 6},
+     "kernel_method is 'krylov', one of 'auto', 'cauchy'"),
+    ({"C_tilde": 0}, "C_tilde is 0"),
+    ({"C_tilde": 6, "method": "zoh"}, "C_tilde is 6, method is 'zoh'"),
+])
+def test_options_of_s4(options, words):
+    with pytest.raises(ValueError, match=words):
+        BANKS["S4"](**options)
+
+
+def test_what_the_C_of_the_paper_cannot_do():
+    layer = BANKS["S4"](C_tilde=6)
+    state = np.zeros((2, 4, 2), np.complex64)
+    with pytest.raises(ValueError, match=r"with_true_C\(\)"):
+        layer.step(U[:, 0], state)
+    for wrong in (lambda: layer(U, state=state), lambda: layer(U, rate=2.0),
+                  lambda: layer(np.zeros((1, 7, 4))), lambda: layer(U, np.ones(6))):
+        with pytest.raises(ValueError, match="C_tilde is 6: need"):
+            wrong()
+
+
+def test_uneven_steps_of_a_zero_order_hold_of_s4():
+    with pytest.raises(ValueError, match="steps are given and method is 'zoh'"):
+        BANKS["S4"](method="zoh")(U, np.ones(6))
+
+
+@pytest.mark.parametrize("length, chunk, words", [
+    (-1, 4, "length is -1"), (2.0, 4, "length is 2.0"),
+    (3, 0, "chunk is 0"), (3, "4", "chunk is '4'"),
+])
+def test_generation_in_chunks(length, chunk, words):
+    layer = BANKS["S4D"]()
+    with pytest.raises(ValueError, match=words):
+        generate(layer, U[:, 0], layer.init_state(2), length, chunk=chunk)

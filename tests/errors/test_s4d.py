@@ -29,7 +29,7 @@ def test_initial_eigenvalues(init, N, words):
 
 
 @pytest.mark.parametrize("options, words", [
-    (dict(H=0), "H is 0; need at least 1"),
+    (dict(H=0), "H is 0; need a whole number"),
     (dict(dt_min=0.2), "dt_min, dt_max are 0.2, 0.1; need"),
     (dict(dt_min=0.0), "dt_min, dt_max are 0.0, 0.1; need"),
 ])
