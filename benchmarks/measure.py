@@ -26,27 +26,31 @@ def compile_all(functions, arguments):
     compiled = {}
     for name, function in functions.items():
         start = time.perf_counter()
-        program = jax.jit(function).lower(*arguments).compile()
+        program = jax.jit(function).lower(*arguments[name]).compile()
         seconds = time.perf_counter() - start
         memory = program.memory_analysis()
         compiled[name] = program, seconds, memory.temp_size_in_bytes
     return compiled
 
 
-def compare(functions, arguments, reference, rounds=9, budget=60.0):
-    """Run the functions in turn on the same arguments.
+def compare(functions, arguments, reference, rounds=9, budget=60.0, others=()):
+    """Run the functions in turn.
 
     Args:
-        functions: name -> function of `arguments`.
-        arguments: a tuple of arrays.
+        functions: name -> function.
+        arguments: a tuple of arrays for all of them, or name -> tuple.
         reference: the name that the others are compared with.
         rounds: how many rounds at most; the first one is not counted.
         budget: seconds after which no further round begins (but three do).
+        others: further names to compare with.
 
     Returns:
         name -> milliseconds (median), speedup, temporary bytes and their
-        share of the reference's, seconds of compilation, rounds.
+        share of the reference's, seconds of compilation, rounds; with
+        `others` also the speedup over each of them and share of its bytes.
     """
+    if not isinstance(arguments, dict):
+        arguments = dict.fromkeys(functions, arguments)
     compiled = compile_all(functions, arguments)
     times = {name: [] for name in functions}
     start = time.perf_counter()
@@ -55,17 +59,24 @@ def compare(functions, arguments, reference, rounds=9, budget=60.0):
             break
         for name, (program, *_) in compiled.items():
             begin = time.perf_counter()
-            jax.block_until_ready(program(*arguments))
+            jax.block_until_ready(program(*arguments[name]))
             times[name].append(time.perf_counter() - begin)
     times = {name: np.array(values[1:]) for name, values in times.items()}
-    base = compiled[reference][2]
+
+    def against(name, reference):
+        base = compiled[reference][2]
+        return {
+            "speedup": round(float(np.median(times[reference] / times[name])), 2),
+            "temp_share": round(compiled[name][2] / base, 5) if base else None}
+
     return {name: {
         "ms": round(1e3 * float(np.median(times[name])), 3),
-        "speedup": round(float(np.median(times[reference] / times[name])), 2),
+        **against(name, reference),
         "temp_bytes": compiled[name][2],
-        "temp_share": round(compiled[name][2] / base, 5) if base else None,
         "compile_s": round(compiled[name][1], 2),
         "rounds": len(times[name]),
+        **({"over": {other: against(name, other) for other in others}}
+           if others else {}),
     } for name in functions}
 
 
