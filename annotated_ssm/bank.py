@@ -115,16 +115,22 @@ def _convolution(Λ, B, C, dt, u, length, x0, method, conj_sym):
 
 # %% ../nbs/07b_bank.ipynb #3e141ac7
 def _advance(Λ, B, Δ, u_k, x, method):
-    """One step of length Δ (..., H, 1): the state after reading u_k (..., H)."""
-    z = Λ * Δ
+    """One step of length Δ (..., H) of states (..., M, H), reading u_k (..., H)."""
+    z = Λ * (Δ := Δ[..., None, :])
     A_bar = jnp.exp(z) if method == "zoh" else (1 + z / 2) / (1 - z / 2)
-    return A_bar * x + _input_gain(z, Δ, method) * B * u_k[..., None]
+    return A_bar * x + _input_gain(z, Δ, method) * B * u_k[..., None, :]
 
 
 def _read(C, x, conj_sym):
-    r"""$2\operatorname{Re}\sum_n C_n x_n$ for each feature, without its Im."""
-    y = (C.real * x.real - C.imag * x.imag).sum(-1)
+    r"""$2\operatorname{Re}\sum_n C_n x_n$ for each feature, states (..., M, H)."""
+    y = (C * x).real.sum(-2)
     return 2 * y if conj_sym else y
+
+
+def _features_last(H, *arrays):
+    """([H,] M) or (..., H, M) as (..., M, H): a sum over M adds whole rows."""
+    return [jnp.swapaxes(jnp.broadcast_to(a, (*a.shape[:-2], H, a.shape[-1])), -1, -2)
+            for a in arrays]
 
 
 @partial(jax.jit, static_argnums=(7, 8, 9))
@@ -132,15 +138,16 @@ def _recurrence(Λ, B, C, dt, u, steps, x0, method, conj_sym, reverse):
     """One direction, sample by sample; steps (..., L)."""
     *batch, _, H = u.shape
     x = jnp.zeros((*batch, H, Λ.shape[-1]), Λ.dtype) if x0 is None else x0
+    Λ, B, C, x = _features_last(H, Λ, B, C, x)
 
     def body(x, sample):
         u_k, s = sample
-        x = _advance(Λ, B, dt * s[..., None, None], u_k, x, method)
+        x = _advance(Λ, B, dt[:, 0] * s[..., None], u_k, x, method)
         return x, _read(C, x, conj_sym)
 
     samples = jnp.moveaxis(u, -2, 0), jnp.moveaxis(steps, -1, 0)
     x, y = lax.scan(body, x, samples, reverse=reverse)
-    return jnp.moveaxis(y, 0, -2), x
+    return jnp.moveaxis(y, 0, -2), jnp.swapaxes(x, -1, -2)
 
 # %% ../nbs/07b_bank.ipynb #9317e718
 #| code-fold: true
@@ -273,6 +280,8 @@ def step(
          f"x has shape {x.shape}; need {shape} with u_k {u_k.shape}")
     h = np.ones(()) if step is None else step
     check_steps("step", h, ((), u_k.shape[:-1]))
-    Δ = jnp.asarray(h, u_k.dtype)[..., None, None] * dt
-    x = _advance(Λ, B, Δ, u_k, jnp.asarray(x, Λ.dtype), method)
-    return (_read(C, x, conj_sym) + D * u_k).astype(real), x
+    Δ = jnp.asarray(h, u_k.dtype)[..., None] * dt[:, 0]
+    Λ, B, C, x = _features_last(len(D), Λ, B, C, jnp.asarray(x, Λ.dtype))
+    x = _advance(Λ, B, Δ, u_k, x, method)
+    y = (_read(C, x, conj_sym) + D * u_k).astype(real)
+    return y, jnp.swapaxes(x, -1, -2)

@@ -304,14 +304,14 @@ def _sum_of_modes(G, Λ, dt, L, method, conj_sym, start):
     """`sum_of_modes`, compiled as one program for each L."""
     n, m = _rows_and_columns(L)
     exponents = lambda k: jnp.asarray(k, dt.dtype)
+    G = 2 * G if conj_sym else G            # here it costs no memory
     rows = G[..., None, :] * mode_powers(Λ, dt, exponents(m * np.arange(n)), method)
     columns = mode_powers(Λ, dt, exponents(start + np.arange(m)), method)
     K = jnp.einsum("...in,...jn->...ij",
                    jnp.concatenate([rows.real, -rows.imag], -1),
                    jnp.concatenate([columns.real, columns.imag], -1),
                    precision="highest")
-    K = K.reshape(*K.shape[:-2], n * m)[..., :L]
-    return 2 * K if conj_sym else K
+    return K.reshape(*K.shape[:-2], n * m)[..., :L]
 
 
 def sum_of_modes(G: Complex[ArrayLike, "*#B M"], Λ: Complex[ArrayLike, "*#H M"],
