@@ -30,20 +30,21 @@ def two_faces(panels):
     axes[-1].legend(loc="upper right")
     return fig
 
-# %% ../nbs/10f_figures.ipynb #cbe1dab9
-def scaling(curves, xlabel, ylabel, height=2.8):
-    """Lines on two logarithmic axes, each with its name at its end.
+# %% ../nbs/10f_figures.ipynb #adf7d8c1
+def scaling(curves, xlabel, ylabel, height=2.8, yscale="log"):
+    """Lines over sizes on a logarithmic axis, each with its name at its end.
 
     Args:
         curves: list of (name, colour, dash, sizes (n,), values (n,)).
         xlabel, ylabel: names of the axes.
         height: of the figure, in inches.
+        yscale: of the other axis, `"log"` or `"linear"` from 0.
 
     Returns:
         The figure; one line a curve.
     """
     fig, ax = figure(width=0.85, height=height)
-    ax.set(xscale="log", yscale="log", xlabel=xlabel, ylabel=ylabel)
+    ax.set(xscale="log", yscale=yscale, xlabel=xlabel, ylabel=ylabel)
     names = {}
     for name, colour, dash, sizes, values in curves:
         line, = ax.plot(sizes, values, dash, ms=4, color=PALETTE[colour])
@@ -51,6 +52,8 @@ def scaling(curves, xlabel, ylabel, height=2.8):
     ticks = max((c[3] for c in curves), key=len)
     ax.set_xticks(ticks, [str(n) for n in ticks])
     ax.tick_params(axis="x", which="minor", bottom=False)
+    if yscale == "linear":
+        ax.set_ylim(bottom=0)
     label_lines(ax, names)
     return fig
 
