@@ -9,7 +9,7 @@ import pytest
 from scipy.linalg import expm
 
 from annotated_ssm import s4
-from annotated_ssm.cauchy import METHODS, to_C_tilde
+from annotated_ssm.cauchy import METHODS, from_C_tilde, to_C_tilde
 from annotated_ssm.nplr import dplr
 
 H, N, M = 2, 4, 2
@@ -194,6 +194,32 @@ def test_C_tilde():
         u = rng.normal(size=(L, H))
         assert_equal(plain(C_tilde=16)(Λ, P, B, tilde, D, dt, u),
                      dense(Λ, P, B, C, D, dt, u))
+
+
+def test_C_is_never_conjugated():
+    """One convention in the formula, the sum over powers and the circle."""
+    rng = np.random.default_rng(8)
+    Λ, P, B, C, D, dt = bank(rng)
+    impulse = np.zeros((16, H))
+    impulse[0] = 1
+    want = dense(Λ, P, B, C, D, dt, impulse)
+    tilde = np.stack([to_C_tilde(Λ, P, C[h], dt[h], 16)[0] for h in range(H)])
+    assert_equal(plain()(Λ, P, B, C, D, dt, impulse), want)
+    assert_equal(plain(C_tilde=16)(Λ, P, B, tilde, D, dt, impulse), want)
+    other = dense(Λ, P, B, C.conj(), D, dt, impulse)
+    assert np.abs(other[0] - want[0]).max() > 0.1
+
+
+def test_learned_as_C_tilde_and_run_as_a_recurrence():
+    rng = np.random.default_rng(10)
+    Λ, P, B, tilde, D, dt = bank(rng)
+    u = rng.normal(size=(16, H))
+    want = plain(C_tilde=16)(Λ, P, B, tilde, D, dt, u)
+    C, cond = zip(*(from_C_tilde(Λ, P, tilde[h], dt[h], 16) for h in range(H)))
+    assert max(cond) < 1e3                  # far from 1e-10/eps
+    given = Λ, P, B, np.stack(C), D, dt
+    assert_equal(plain(mode="recurrence")(*given, u), want)
+    assert_equal(dense(*given, u), want)
 
 
 @pytest.mark.parametrize("kernel_method", METHODS)
