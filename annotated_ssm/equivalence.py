@@ -209,7 +209,7 @@ def normal_response(N: int, n: int, s: Number) -> Complex[np.ndarray, "... n"]:
          f"n is {n}; need at most N = {N}")
     return legs_response(n, s) / (1 + reflection(N, s)[..., None])
 
-# %% ../nbs/10_equivalence.ipynb #3a05b5eb
+# %% ../nbs/10_equivalence.ipynb #344aad85
 def legs_modes(n: int) -> tuple[Complex[np.ndarray, "n"],
                                 Complex[np.ndarray, "n n"]]:
     r"""The first n kernels of LegS as sums of exponentials.
@@ -252,7 +252,7 @@ def normal_modes(N: int, n: int) -> tuple[Complex[np.ndarray, "N"],
 
 
 def energy(μ: Complex[np.ndarray, "m"], W: Complex[np.ndarray, "n m"],
-           start: float, end: float) -> float:
+           start: float | int, end: float | int) -> float:
     r"""$\int\sum_k|\sum_m W_{km}e^{\mu_mt}|^2dt$ from start to end.
 
     Args:
