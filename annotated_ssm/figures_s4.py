@@ -10,7 +10,7 @@ import numpy as np
 
 from .plotting import PALETTE, figure, label_lines, states
 
-# %% ../nbs/06f_figures.ipynb #fc3c0a67
+# %% ../nbs/06f_figures.ipynb #e5d93913
 def bank(kernels, steps):
     """The same kernel at several speeds, one above the other.
 
@@ -57,8 +57,10 @@ def three_ways(outputs, exact, cut, shown=40):
         ax.axvline(cut, color=PALETTE["muted"], lw=0.6)
         ax.set_xlabel("sample")
     left.set(title="output", xlim=(cut - shown, cut + shown))
-    left.legend(fontsize=8, loc="lower left", bbox_to_anchor=(0.3, 1.0), ncols=3,
-                borderaxespad=0.2, columnspacing=1.2, handlelength=1.8)
+    bottom, top = left.get_ylim()
+    left.set_ylim(bottom, top + 0.3 * (top - bottom))       # room for names
+    left.legend(fontsize=8, loc="upper center", ncols=3, columnspacing=1.0,
+                handlelength=1.6)
     largest = max(np.abs(y - exact).max() for y in outputs.values())
     right.set_ylim(1e-4 * largest, 3 * largest)
     right.set_title("distance from dense steps")
