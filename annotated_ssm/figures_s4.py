@@ -10,7 +10,7 @@ import numpy as np
 
 from .plotting import PALETTE, figure, label_lines, states
 
-# %% ../nbs/06f_figures.ipynb #e5d93913
+# %% ../nbs/06f_figures.ipynb #b5016726
 def bank(kernels, steps):
     """The same kernel at several speeds, one above the other.
 
@@ -54,7 +54,7 @@ def three_ways(outputs, exact, cut, shown=40):
         right.semilogy(np.abs(y - exact) + 1e-12, ".", ms=3, alpha=0.7,
                        color=PALETTE[colour])
     for ax in (left, right):
-        ax.axvline(cut, color=PALETTE["muted"], lw=0.6)
+        ax.axvline(cut, ymax=0.85, color=PALETTE["muted"], lw=0.6)
         ax.set_xlabel("sample")
     left.set(title="output", xlim=(cut - shown, cut + shown))
     bottom, top = left.get_ylim()
