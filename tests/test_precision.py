@@ -4,23 +4,12 @@ program asks for more. What this package promises in rounding errors asks."""
 import jax
 import jax.numpy as jnp
 import pytest
+from jaxprs import equations
 
 from annotated_ssm.cauchy import (METHODS, METHODS_C_TILDE, dplr_kernel,
                                   from_C_tilde, to_C_tilde)
 from annotated_ssm.nplr import discretize_dplr, step, woodbury
 from annotated_ssm.state_space import discretize, kernel_naive, recurrence
-
-
-def products(jaxpr):
-    """Precisions of all matrix products in a traced program."""
-    for equation in jaxpr.eqns:
-        if equation.primitive.name == "dot_general":
-            yield equation.params["precision"]
-        for value in jax.tree.leaves(equation.params, is_leaf=lambda v: hasattr(
-                v, "eqns") or hasattr(v, "jaxpr")):
-            inner = getattr(value, "jaxpr", value)
-            if hasattr(inner, "eqns"):
-                yield from products(inner)
 
 
 M, r, N = 8, 2, 6
@@ -48,5 +37,7 @@ def test_products_keep_all_digits(name):
     loss = lambda v: jnp.sum(jnp.abs(programs[name](v)))
     highest = (jax.lax.Precision.HIGHEST,) * 2
     for program in programs[name], jax.grad(loss):
-        found = list(products(jax.make_jaxpr(program)(vector).jaxpr))
+        found = [e.params["precision"] for e in equations(
+            jax.make_jaxpr(program)(vector).jaxpr)
+            if e.primitive.name == "dot_general"]
         assert found and set(found) == {highest}

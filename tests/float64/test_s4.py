@@ -1,6 +1,7 @@
 """S4 in every way of running against dense matrices, double precision."""
 
 import itertools
+from functools import cache
 
 import jax
 import numpy as np
@@ -8,10 +9,10 @@ import pytest
 from scipy.linalg import expm
 
 from annotated_ssm import s4
-from annotated_ssm.cauchy import METHODS, to_C_tilde
+from annotated_ssm.cauchy import METHODS, from_C_tilde, to_C_tilde
 from annotated_ssm.nplr import dplr
 
-H, N, M = 3, 8, 4
+H, N, M = 2, 4, 2
 
 
 def both(a):
@@ -67,27 +68,80 @@ def assert_equal(got, want):
             1, np.abs(b).max(initial=0)))
 
 
-@pytest.mark.parametrize("L", [1, 2, 3, 5, 8, 13, 64])
-@pytest.mark.parametrize("method", s4.METHODS)
-@pytest.mark.parametrize("bidirectional", [False, True])
-def test_ways_of_running(L, method, bidirectional):
-    """Convolution = recurrence = pieces = dense, with and without x0, mask."""
-    rng = np.random.default_rng(L)
-    given, u = bank(rng, bidirectional=bidirectional), rng.normal(size=(L, H))
+LENGTHS = (1, 2, 3, 5, 8, 13, 64)
+PIECES = ((1, 1), (1, 2), (2, 3), (3, 5), (5, 8), (13, 51))
+SYSTEMS = [(method, both) for method in s4.METHODS for both in (False, True)]
+
+
+@cache
+def compiled(method, bidirectional, mode):
+    """A bank, and a function of one compilation for each shape."""
+    given = bank(np.random.default_rng(9), bidirectional=bidirectional)
     options = dict(method=method, bidirectional=bidirectional)
-    starts = rng.normal(size=(*(2,) * bidirectional, H, M)) + 0j
-    for x0, mask in itertools.product((None, starts),
-                                      (None, np.arange(L) < L - L // 3)):
-        want = dense(*given, u, x0=x0, mask=mask, **options)
-        for mode in "convolution", "recurrence":
-            run = jax.jit(lambda u, x0, mask: s4.apply_ssm(
-                *given, u, x0=x0, mask=mask, mode=mode, **options))
-            assert_equal(run(u, x0, mask), want)
-        if mask is None and not bidirectional and L > 1:
-            first, x = s4.apply_ssm(*given, u[:L // 2], x0=x0, **options)
-            rest, x = s4.apply_ssm(*given, u[L // 2:], x0=x, mode="recurrence",
-                                   **options)
-            assert_equal((np.concatenate([first, rest]), x), want)
+    return given, options, jax.jit(lambda u, x0=None, mask=None: s4.apply_ssm(
+        *given, u, x0=x0, mask=mask, mode=mode, **options))
+
+
+def rows(L, lengths, bidirectional):
+    """A batch: each length from rest and from a state; what pads is no zero."""
+    rng, n = np.random.default_rng(L), 2 * len(lengths)
+    x0 = rng.normal(size=(*(2,) * bidirectional, n, H, M, 2)) @ [1, 1j]
+    x0[..., ::2, :, :] = 0
+    mask = np.arange(L) < np.repeat(lengths, 2)[:, None]
+    return rng.normal(size=(n, L, H)), x0, mask
+
+
+def assert_rows(run, given, options, u, x0, mask):
+    y, x = run(u, x0, mask)
+    for b, row in enumerate(mask):
+        want = dense(*given, u[b], x0=x0[..., b, :, :], mask=row, **options)
+        assert_equal((y[b], x[..., b, :, :]), want)
+
+
+@pytest.mark.parametrize("method, bidirectional", SYSTEMS)
+def test_convolution(method, bidirectional):
+    """Every length, from rest and from a state, all valid and padded."""
+    given, options, run = compiled(method, bidirectional, "convolution")
+    for L in (1, 3, 8, 64):                 # as so many valid samples of L
+        lengths = [n for n in LENGTHS if n <= L]
+        assert_rows(run, given, options, *rows(L, lengths, bidirectional))
+    for L in (2, 5, 13):                    # and alone, without a mask
+        u = np.random.default_rng(L).normal(size=(L, H))
+        assert_equal(run(u), dense(*given, u, **options))
+
+
+@pytest.mark.parametrize("method, bidirectional", SYSTEMS)
+def test_recurrence(method, bidirectional):
+    """Every length as so many valid samples of 64; and without a mask."""
+    given, options, run = compiled(method, bidirectional, "recurrence")
+    assert_rows(run, given, options, *rows(64, LENGTHS, bidirectional))
+    for L in (1, 8):
+        u = np.random.default_rng(L).normal(size=(L, H))
+        assert_equal(run(u), dense(*given, u, **options))
+
+
+@pytest.mark.parametrize("method", s4.METHODS)
+def test_pieces(method):
+    """A convolution, then either, from its state: the sequence in one."""
+    given, options, convolve = compiled(method, False, "convolution")
+    recur = compiled(method, False, "recurrence")[2]
+    for k, (first, second) in enumerate(PIECES):
+        u, x0, _ = rows(64, (64, 64), False)
+        def run(one, start, n, x):          # through the programs compiled above
+            piece = np.zeros_like(u)
+            piece[:, :n] = u[:, start:start + n]
+            y, x = one(piece, x, np.arange(64) < np.full((4, 1), n))
+            return y[:, :n], x
+        y, x = run(convolve, 0, first, x0)
+        z, x = run((recur, convolve)[k % 2], first, second, x)
+        for b in range(4):
+            want = dense(*given, u[b, :first + second], x0=x0[b], **options)
+            assert_equal((np.concatenate([y[b], z[b]]), x[b]), want)
+
+
+@cache
+def plain(**options):
+    return jax.jit(lambda *given, **more: s4.apply_ssm(*given, **options, **more))
 
 
 @pytest.mark.parametrize("measure", s4.MEASURES)
@@ -97,7 +151,7 @@ def test_measures_tied_and_not(measure, tied):
     given, u = bank(rng, measure, tied=tied), rng.normal(size=(20, H))
     want = dense(*given, u)
     for mode in "convolution", "recurrence":
-        assert_equal(s4.apply_ssm(*given, u, mode=mode), want)
+        assert_equal(plain(mode=mode)(*given, u), want)
 
 
 @pytest.mark.parametrize("mode", ["convolution", "recurrence"])
@@ -105,7 +159,7 @@ def test_untied_low_rank(mode):
     rng = np.random.default_rng(2)
     given, u = bank(rng, "legt"), rng.normal(size=(20, H))
     Q = given[1] * (1 + 0.1 * rng.normal(size=given[1].shape))
-    assert_equal(s4.apply_ssm(*given, u, Q=Q, mode=mode), dense(*given, u, Q=Q))
+    assert_equal(plain(mode=mode)(*given, u, Q=Q), dense(*given, u, Q=Q))
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
@@ -116,8 +170,8 @@ def test_steps_masks_rates_and_states_of_a_batch(bidirectional):
     u, steps = rng.normal(size=(2, 9, H)), rng.uniform(0, 2, size=(2, 9))
     mask = np.arange(9) < np.array([[9], [6]])
     x0 = rng.normal(size=(*(2,) * bidirectional, 2, H, M)) + 0j
-    y, x = s4.apply_ssm(*given, u, steps=steps, mask=mask, x0=x0, rate=1.5,
-                        bidirectional=bidirectional)
+    y, x = plain(bidirectional=bidirectional)(
+        *given, u, steps=steps, mask=mask, x0=x0, rate=1.5)
     for b in range(2):
         want = dense(*given, u[b], steps=steps[b], mask=mask[b],
                      x0=x0[..., b, :, :], rate=1.5, bidirectional=bidirectional)
@@ -127,25 +181,52 @@ def test_steps_masks_rates_and_states_of_a_batch(bidirectional):
 def test_steps_of_one_are_no_steps():
     rng = np.random.default_rng(4)
     given, u = bank(rng), rng.normal(size=(2, 11, H))
-    assert_equal(s4.apply_ssm(*given, u, steps=np.ones(11)),
-                 s4.apply_ssm(*given, u))
+    assert_equal(plain()(*given, u, steps=np.ones(11)), plain()(*given, u))
 
 
-@pytest.mark.parametrize("L", [1, 7, 16])
-def test_C_tilde(L):
+def test_C_tilde():
+    """One C̃ of 16 samples serves all lengths up to 16."""
     rng = np.random.default_rng(5)
     Λ, P, B, C, D, dt = bank(rng)
-    u = rng.normal(size=(L, H))
+    convert = jax.jit(lambda C, dt: to_C_tilde(Λ, P, C, dt, 16)[0])
+    tilde = np.stack([convert(C[h], dt[h]) for h in range(H)])
+    for L in 1, 7, 16:
+        u = rng.normal(size=(L, H))
+        assert_equal(plain(C_tilde=16)(Λ, P, B, tilde, D, dt, u),
+                     dense(Λ, P, B, C, D, dt, u))
+
+
+def test_C_is_never_conjugated():
+    """One convention in the formula, the sum over powers and the circle."""
+    rng = np.random.default_rng(8)
+    Λ, P, B, C, D, dt = bank(rng)
+    impulse = np.zeros((16, H))
+    impulse[0] = 1
+    want = dense(Λ, P, B, C, D, dt, impulse)
     tilde = np.stack([to_C_tilde(Λ, P, C[h], dt[h], 16)[0] for h in range(H)])
-    assert_equal(s4.apply_ssm(Λ, P, B, tilde, D, dt, u, C_tilde=16),
-                 dense(Λ, P, B, C, D, dt, u))
+    assert_equal(plain()(Λ, P, B, C, D, dt, impulse), want)
+    assert_equal(plain(C_tilde=16)(Λ, P, B, tilde, D, dt, impulse), want)
+    other = dense(Λ, P, B, C.conj(), D, dt, impulse)
+    assert np.abs(other[0] - want[0]).max() > 0.1
+
+
+def test_learned_as_C_tilde_and_run_as_a_recurrence():
+    rng = np.random.default_rng(10)
+    Λ, P, B, tilde, D, dt = bank(rng)
+    u = rng.normal(size=(16, H))
+    want = plain(C_tilde=16)(Λ, P, B, tilde, D, dt, u)
+    C, cond = zip(*(from_C_tilde(Λ, P, tilde[h], dt[h], 16) for h in range(H)))
+    assert max(cond) < 1e3                  # far from 1e-10/eps
+    given = Λ, P, B, np.stack(C), D, dt
+    assert_equal(plain(mode="recurrence")(*given, u), want)
+    assert_equal(dense(*given, u), want)
 
 
 @pytest.mark.parametrize("kernel_method", METHODS)
 def test_kernels(kernel_method):
     rng = np.random.default_rng(6)
     given, u = bank(rng), rng.normal(size=(33, H))
-    assert_equal(s4.apply_ssm(*given, u, kernel_method=kernel_method),
+    assert_equal(plain(kernel_method=kernel_method)(*given, u),
                  dense(*given, u))
 
 
@@ -153,7 +234,7 @@ def test_kernels(kernel_method):
 def test_step(method):
     rng = np.random.default_rng(7)
     given, u = bank(rng), rng.normal(size=(2, 6, H))
-    want, _ = s4.apply_ssm(*given, u, method=method)
+    want, _ = plain(method=method)(*given, u)
     x = np.zeros((2, H, M), complex)
     one = jax.jit(lambda u, x: s4.step(*given, u, x, method=method))
     for k in range(6):
