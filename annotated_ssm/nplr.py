@@ -194,8 +194,8 @@ def discretize_dplr(Λ: Complex[ArrayLike, "M"], P: Complex[ArrayLike, "r M"],
     total = (lambda s: 2 * s.real) if conj_sym else (lambda s: s)
     D0 = 1 / (1 - dt / 2 * Λ)
     PD, QD = D0 * P, jnp.conj(Q) * D0
-    eye = jnp.eye(len(P))
-    g = lambda s: jnp.linalg.solve(eye + dt / 2 * total(jnp.conj(Q) @ PD.T), s)
+    inner = jnp.eye(len(P)) + dt / 2 * total(jnp.conj(Q) @ PD.T)
+    g = lambda s: s / inner[0] if len(P) == 1 else jnp.linalg.solve(inner, s)
     B_bar = dt * (D0 * B - dt / 2 * PD.T @ g(total(QD @ B)))
     mixed = g(QD) if not conj_sym else g(QD.real) + 1j * g(QD.imag)
     return Discrete(dt * Λ * D0, dt * PD, mixed, B_bar)

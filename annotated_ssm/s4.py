@@ -20,9 +20,10 @@ from .kernels_time import (block_length, dense_kernel, deviation,
                                         krylov_kernel, krylov_parts, pack,
                                         pack_diagonal, pack_row, unpack)
 from .nplr import discretize_dplr, dplr, exact
-from .sequences import check_rate, need, run_directions
+from .sequences import (check_rate, check_steps, need,
+                                     run_directions)
 from .state_space import (as_arrays, causal_convolution,
-                                       discretize, is_concrete)
+                                       check_count, discretize, is_concrete)
 
 ArrayLike = jax.Array | np.ndarray
 
@@ -59,7 +60,7 @@ def initialize(key, H: int, N: int, measure: str = "legs", *, tied: bool = True,
 
     Source: Gu et al. (2022), section 3.4 and appendix D.
     """
-    need(H >= 1, f"H is {H}; need at least 1")
+    check_count("H", H)
     need(0 < dt_min <= dt_max, f"dt_min, dt_max are {dt_min}, {dt_max}; "
          "need 0 < dt_min ≤ dt_max")
     Λ, P, B, _ = dplr(measure, N)
@@ -117,14 +118,20 @@ def _one(Λ, P, B, dt, Q, method, conj_sym):
 
 @exact
 def _advance(system, x, u, conj_sym):
-    """One step of all features: x (..., H, M), or packed if `Dense`; u (..., H)."""
-    u = u[..., None]
+    """One step of all features: x (..., M, H), packed if `Dense`; u (..., H).
+
+    The features come last, in the system too, so that sums over its states
+    add whole rows.
+    """
+    u = u[..., None, :]
     if isinstance(system, Dense):
-        return x + jnp.einsum("...ij,...j->...i", system.E, x) + system.B * u
-    s = jnp.einsum("...rm,...m->...r", system.Q, x)
-    s = 2 * s.real if conj_sym else s
-    return (x + system.E * x - jnp.einsum("...rm,...r->...m", system.P, s)
-            + system.B * u)
+        return x + (system.E * x[..., None, :, :]).sum(-2) + system.B * u
+    new = x + system.E * x + system.B * u
+    for i in range(system.P.shape[-3]):                      # the rank, 1 or 2
+        s = system.Q[..., i, :, :] * x
+        s = (s.real if conj_sym else s).sum(-2, keepdims=True)
+        new = new - system.P[..., i, :, :] * (2 * s if conj_sym else s)
+    return new
 
 # %% ../nbs/06_s4.ipynb #4b98f10d
 @exact
@@ -140,9 +147,10 @@ def _free(system, C, x, L, conj_sym):
     r"""$C\bar A^{k+1}x$ for k < L: what a state of one feature still says."""
     if isinstance(system, Dense):
         x = pack(x, conj_sym)
-    system = system._replace(B=0 * system.B)
-    return _kernel(system._replace(B=_advance(
-        system, x, jnp.zeros((), system.B.real.dtype), conj_sym)), C, L, conj_sym)
+    alone = jax.tree.map(lambda a: a[..., None], system._replace(B=0 * system.B))
+    ahead = _advance(alone, x[..., None], jnp.zeros(1, system.B.real.dtype),
+                     conj_sym)
+    return _kernel(system._replace(B=ahead[..., 0]), C, L, conj_sym)
 
 
 def _to_end(u, length):
@@ -220,14 +228,14 @@ def _prepared(Λ, P, B, C, D, dt, u, Q, method, rate, bidirectional):
 
 def _per_sample(one, arrays, dt, Q, s):
     """Discrete systems for the intervals s, () or (batch,), of one sample."""
-    at = lambda s: jax.vmap(one)(*arrays, s * dt, Q)
+    at = lambda s: jax.vmap(one, out_axes=-1)(*arrays, s * dt, Q)
     return jax.vmap(at)(s) if s.ndim else at(s)
 
 
-def _read(C, x, conj_sym):
-    r"""$2\operatorname{Re}\sum_n C_n x_n$ for each feature."""
-    y = (C.real * x.real - C.imag * x.imag).sum(-1)
-    return 2 * y if conj_sym else y
+def _read(C, x, twice):
+    r"""$2\operatorname{Re}\sum_n C_n x_n$ for each feature, states (..., M, H)."""
+    y = (C * x).real.sum(-2)
+    return 2 * y if twice else y
 
 # %% ../nbs/06_s4.ipynb #3474a3e0
 def apply_ssm(
@@ -338,21 +346,23 @@ def apply_ssm(
     def recur(i, u, steps, valid, x0):
         C_i = C[:, i*M:(i+1)*M]
         x = jnp.zeros((*u.shape[:-2], H, M), C.dtype) if x0 is None else x0
-        x = pack(x, conj_sym) if dense else x
+        x, C_i = (pack(x, conj_sym), pack_row(C_i, conj_sym)) if dense else (x, C_i)
+        x, C_i = jnp.swapaxes(x, -1, -2), C_i.T             # features last
+        always = None if steps is not None else jax.vmap(one, out_axes=-1)(
+            Λ, P, B, dt, Q)
 
         def body(x, sample):
             u_k, s, is_valid = sample
-            now = discrete if s is None else _per_sample(
-                one, (Λ, P, B), dt, Q, s)
+            now = always if s is None else _per_sample(one, (Λ, P, B), dt, Q, s)
             new = _advance(now, x, u_k, conj_sym)
             if is_valid is not None:                        # hold the state
                 new = jnp.where(is_valid[..., None, None], new, x)
-            return new, _read(C_i, unpack(new, conj_sym) if dense else new,
-                              conj_sym)
+            return new, _read(C_i, new, conj_sym and not dense)
 
         first = lambda z, axis: None if z is None else jnp.moveaxis(z, axis, 0)
         samples = first(u, -2), first(steps, -1), first(valid, -1)
         x, y = lax.scan(body, x, samples, reverse=bool(i))
+        x = jnp.swapaxes(x, -1, -2)
         return jnp.moveaxis(y, 0, -2), unpack(x, conj_sym) if dense else x
 
     y, last = run_directions(
@@ -394,16 +404,23 @@ def step(
 
     Source: Gu et al. (2022), theorem 2.
     """
-    u_k, x, step = as_arrays(u_k, x, step)
+    Λ, P, B, C, D, dt, u_k, Q, x, step = as_arrays(
+        Λ, P, B, C, D, dt, u_k, P if Q is None else Q, x, step)
     need(u_k.ndim in (1, 2), f"u_k has shape {u_k.shape}; need (H,) or (batch, H)")
-    shape = (*u_k.shape, np.shape(Λ)[-1])
+    Λ, P, B, C, D, dt, u_k, Q, real = _prepared(
+        Λ, P, B, C, D, dt, u_k, Q, method, rate, False)
+    shape, dense = (*u_k.shape, Λ.shape[-1]), method == "zoh"
     need(x.shape == shape,
          f"x has shape {x.shape}; need {shape} with u_k {u_k.shape}")
-    need(step is None or step.shape in ((), u_k.shape[:-1]),
-         f"step has shape {np.shape(step)}; need () or {u_k.shape[:-1]}")
-    steps = None if step is None else jnp.broadcast_to(
-        step, u_k.shape[:-1])[..., None]
-    y, x = apply_ssm(Λ, P, B, C, D, dt, u_k[..., None, :], Q=Q, method=method,
-                     conj_sym=conj_sym, steps=steps, rate=rate, x0=x,
-                     mode="recurrence")
-    return y[..., 0, :], x
+    need(not dense or step is None, "step is given and method is 'zoh'; need "
+         "'bilinear': every step would take a dense exponential")
+    h = np.ones(()) if step is None else step
+    check_steps("step", h, ((), u_k.shape[:-1]))
+    one = partial(_one, method=method, conj_sym=conj_sym)
+    now = _per_sample(one, (Λ, P, B), dt, Q, jnp.asarray(h, u_k.dtype))
+    x = jnp.asarray(x, C.dtype)
+    x, C = (pack(x, conj_sym), pack_row(C, conj_sym)) if dense else (x, C)
+    x = _advance(now, jnp.swapaxes(x, -1, -2), u_k, conj_sym)
+    y = _read(C.T, x, conj_sym and not dense) + D * u_k
+    x = jnp.swapaxes(x, -1, -2)
+    return y.astype(real), unpack(x, conj_sym) if dense else x
