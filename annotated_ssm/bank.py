@@ -274,6 +274,8 @@ def step(
     """
     Λ, B, C, D, dt, u_k, x, step = as_arrays(Λ, B, C, D, dt, u_k, x, step)
     need(u_k.ndim in (1, 2), f"u_k has shape {u_k.shape}; need (H,) or (batch, H)")
+    need(D.ndim != 1 or u_k.shape[-1:] == D.shape, f"u_k has shape {u_k.shape}; need H = "
+         f"{D.shape[0]} features last, as D")
     Λ, B, C, D, dt, u_k, real = _prepared(Λ, B, C, D, dt, u_k, method, rate, False)
     shape = (*u_k.shape, Λ.shape[-1])
     need(x.shape == shape,

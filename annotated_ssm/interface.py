@@ -154,7 +154,7 @@ def check_choices(**options):
 #: Parameters of the dynamics; the others read out.
 DYNAMICS = {"Lambda_log_decay", "Lambda_im", "P", "B", "log_dt"}
 
-# %% ../nbs/11b_interface.ipynb #16d02488
+# %% ../nbs/11b_interface.ipynb #96042145
 class SSMLayer(nnx.Module):
     """The interface of S4, S4D, DSS and S5. A subclass owns the parameters.
 
@@ -197,7 +197,9 @@ class SSMLayer(nnx.Module):
             direction is of no use later.
 
         Raises:
-            ValueError: shapes don't fit, or a bidirectional layer got a state.
+            ValueError: shapes don't fit, a negative step, a mask with a hole,
+                a bidirectional layer got a state, or the layer's options
+                exclude what is asked (see `s4.apply_ssm`).
         """
         u, steps, mask, state = as_arrays(u, steps, mask, state)
         check_input(u, self.H, ("batch", "L", "H"))
@@ -210,7 +212,14 @@ class SSMLayer(nnx.Module):
     def init_state(self, batch: int) -> Complex[Array, "batch ..."]:
         """The state of `batch` streams before their first sample: zeros.
 
-        S5's is (batch, P/2), that of the others (batch, H, N/2).
+        S5's is (batch, P/2), that of the others (batch, H, N/2), or
+        (batch, H, N) for `S4D(init="real")`.
+
+        Args:
+            batch: their number.
+
+        Raises:
+            ValueError: the layer is bidirectional.
         """
         if self.bidirectional:
             raise ValueError(STREAM_ERROR.format("run as a stream"))

@@ -407,6 +407,8 @@ def step(
     Λ, P, B, C, D, dt, u_k, Q, x, step = as_arrays(
         Λ, P, B, C, D, dt, u_k, P if Q is None else Q, x, step)
     need(u_k.ndim in (1, 2), f"u_k has shape {u_k.shape}; need (H,) or (batch, H)")
+    need(D.ndim != 1 or u_k.shape[-1:] == D.shape, f"u_k has shape {u_k.shape}; need H = "
+         f"{D.shape[0]} features last, as D")
     Λ, P, B, C, D, dt, u_k, Q, real = _prepared(
         Λ, P, B, C, D, dt, u_k, Q, method, rate, False)
     shape, dense = (*u_k.shape, Λ.shape[-1]), method == "zoh"

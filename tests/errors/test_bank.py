@@ -53,7 +53,7 @@ def test_apply_ssm(change, words):
 
 @pytest.mark.parametrize("change, words", SHARED + [
     (dict(u_k=U), "u_k has shape (2, 6, 3); need (H,) or (batch, H)"),
-    (dict(u_k=U[0, :2, :2]), "need H = 3 features last"),
+    (dict(u_k=U[0, :2, :2]), "u_k has shape (2, 2); need H = 3 features last"),
     (dict(x=STATE[0]), "x has shape (3, 4); need (2, 3, 4) with u_k (2, 3)"),
     (dict(step=np.ones(3)), "step has shape (3,); need () or (2,)"),
     (dict(step=-1.0), "step contains -1.0; need intervals ≥ 0"),

@@ -49,11 +49,11 @@ def test_apply_ssm(change, message):
 
 
 @pytest.mark.parametrize("change, message", [
-    ({"u_k": np.ones(3)}, r"x has shape \(2, 4\); need \(3, 4\)"),
+    ({"u_k": np.ones(3)}, r"u_k has shape \(3,\); need H = 2"),
     ({"u_k": np.ones((2, 2, 2))}, r"u_k has shape \(2, 2, 2\)"),
     ({"x": np.zeros((H, 3))}, r"x has shape \(2, 3\)"),
     ({"step": np.ones(2)}, r"step has shape \(2,\)"),
-    ({"step": -1.0}, "steps contains -1"),
+    ({"step": -1.0}, "step contains -1"),
 ])
 def test_step(change, message):
     given = {k: v for k, v in GOOD.items() if k != "u"}
