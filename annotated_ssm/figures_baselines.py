@@ -10,14 +10,14 @@ import numpy as np
 
 from .plotting import PALETTE, figure, heatmap, label_lines
 
-# %% ../nbs/13f_figures.ipynb #d1eab5b5
+# %% ../nbs/13f_figures.ipynb #27def795
 #: Which colour of the palette a layer or an algorithm has.
 COLOURS = {"naive": "error", "krylov": "reconstruction", "doubling": "state",
-           "S4": "s4", "S4 and LSSL": "s4", "S5": "s5", "GRU": "muted",
-           "LSTM": "input", "attention": "error",
+           "S4": "s4", "S4 and LSSL": "s4", "S5": "s5", "GRU": "state",
+           "LSTM": "reconstruction", "attention": "error",
            "linear attention": "reconstruction"}
 
-# %% ../nbs/13f_figures.ipynb #247e944b
+# %% ../nbs/13f_figures.ipynb #4ecd934a
 def costs(x, panels, xlabel):
     """Costs against a size, a line a layer, on logarithmic axes.
 
@@ -55,14 +55,17 @@ def reach(sizes):
     fig, ax = figure(width=0.9, height=2.8)
     ax.set(xlabel="age of the input in samples", ylabel="gradient, largest = 1",
            ylim=(1e-12, 3))
-    lines = {}
+    lasting, steep = {}, 0
     for name, size in sizes.items():
         line, = ax.semilogy(size, color=PALETTE[COLOURS[name]], lw=1.2)
-        seen = np.flatnonzero(size > 1e-12)[-1]
-        lines[line] = name
-        ax.annotate(name, (seen, size[seen]), (4, 3), fontsize=8,
-                    textcoords="offset points", color=line.get_color(),
-                    annotation_clip=False)
+        if size[-1] > 1e-12:
+            lasting[line] = name
+            continue
+        at = np.argmax(size < 10.0 ** (-4 - 3 * steep))
+        ax.annotate(name, (at, size[at]), (16, 0), fontsize=8, va="center",
+                    textcoords="offset points", color=line.get_color())
+        steep += 1
+    label_lines(ax, lasting, fontsize=8)
     return fig
 
 
@@ -76,7 +79,8 @@ def matrices(named, signed=True):
     Returns:
         The figure; one image in each panel.
     """
-    fig, axes = figure(1, len(named), height=2.4, squeeze=False)
+    fig, axes = figure(1, len(named), width=min(1.0, 0.36 * len(named)),
+                       height=2.5, squeeze=False)
     for ax, (title, matrix) in zip(axes[0], named.items()):
         heatmap(ax, matrix, signed)
         ax.set(title=title, xlabel="input")
