@@ -33,7 +33,8 @@ def compile_all(functions, arguments):
     return compiled
 
 
-def compare(functions, arguments, reference, rounds=9, budget=60.0):
+def compare(functions, arguments, reference, rounds=9, budget=60.0,
+            limit=float("inf")):
     """Run the functions in turn on the same arguments.
 
     Args:
@@ -42,30 +43,34 @@ def compare(functions, arguments, reference, rounds=9, budget=60.0):
         reference: the name that the others are compared with.
         rounds: how many rounds at most; the first one is not counted.
         budget: seconds after which no further round begins (but three do).
+        limit: bytes of temporary memory above which a program is not run.
 
     Returns:
         name -> milliseconds (median), speedup, temporary bytes and their
-        share of the reference's, seconds of compilation, rounds.
+        share of the reference's, seconds of compilation, rounds; None and no
+        rounds for what was not run.
     """
     compiled = compile_all(functions, arguments)
-    times = {name: [] for name in functions}
+    times = {name: [] for name in functions if compiled[name][2] <= limit}
     start = time.perf_counter()
     for turn in range(rounds + 1):
         if turn > 3 and time.perf_counter() - start > budget:
             break
-        for name, (program, *_) in compiled.items():
+        for name in times:
             begin = time.perf_counter()
-            jax.block_until_ready(program(*arguments))
+            jax.block_until_ready(compiled[name][0](*arguments))
             times[name].append(time.perf_counter() - begin)
     times = {name: np.array(values[1:]) for name, values in times.items()}
     base = compiled[reference][2]
     return {name: {
-        "ms": round(1e3 * float(np.median(times[name])), 3),
-        "speedup": round(float(np.median(times[reference] / times[name])), 2),
+        "ms": round(1e3 * float(np.median(times[name])), 3)
+        if name in times else None,
+        "speedup": round(float(np.median(times[reference] / times[name])), 2)
+        if name in times else None,
         "temp_bytes": compiled[name][2],
         "temp_share": round(compiled[name][2] / base, 5) if base else None,
         "compile_s": round(compiled[name][1], 2),
-        "rounds": len(times[name]),
+        "rounds": len(times.get(name, ())),
     } for name in functions}
 
 

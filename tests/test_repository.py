@@ -32,11 +32,12 @@ IMPORTS = {
     "layers": ("s4", "bank", "s5", "sequences"),
     "models": ("layers",),
     "baselines": ("models",),
+    "attention": ("baselines",),
     "datasets": (),
     "generators": (),
     "tasks": ("datasets", "generators"),
     "training": ("models", "tasks"),
-    "experiments": ("training", "baselines"),
+    "experiments": ("training", "attention"),
     "converters": ("layers",),
 }
 # Functions on arrays that know no neural-network library.
