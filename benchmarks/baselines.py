@@ -17,9 +17,9 @@ from flax import nnx
 
 from annotated_ssm import s4
 from annotated_ssm.attention import Attention, LinearAttention
-from annotated_ssm.baselines import (GRU, LSSL_METHODS, lssl_apply,
-                                     lssl_initialize)
+from annotated_ssm.baselines import LSSL_METHODS, lssl_apply, lssl_initialize
 from annotated_ssm.layers import S5
+from annotated_ssm.recurrent import GRU
 from benchmarks.measure import compare, provenance, record
 
 LIMIT = 12e9    # bytes of temporary memory above which a program isn't run

@@ -8,8 +8,8 @@ import numpy as np
 from flax import nnx
 
 from annotated_ssm.attention import Attention, LinearAttention
-from annotated_ssm.baselines import LSTM
 from annotated_ssm.models import SequenceClassifier
+from annotated_ssm.recurrent import LSTM
 
 u = np.random.default_rng(0).standard_normal((3, 6, 2)).astype(np.float32)
 mask = np.arange(6) < np.array([6, 4, 3])[:, None]

@@ -14,12 +14,13 @@ from flax import nnx
 
 from annotated_ssm.attention import (Attention, LinearAttention, causal_product,
                                      causal_product_naive, feature_map, rotate)
-from annotated_ssm.baselines import (GRU, LSSL, LSSL_METHODS, LSTM, lssl_apply,
+from annotated_ssm.baselines import (LSSL, LSSL_METHODS, lssl_apply,
                                      lssl_initialize, lssl_kernel)
 from annotated_ssm.cauchy import dplr_kernel
 from annotated_ssm.hippo import transition
 from annotated_ssm.models import SequenceBlock
 from annotated_ssm.nplr import dplr
+from annotated_ssm.recurrent import GRU, LSTM
 
 H, L, BATCH = 8, 23, 3
 EPS = np.finfo(np.float32).eps

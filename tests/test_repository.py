@@ -32,12 +32,13 @@ IMPORTS = {
     "layers": ("s4", "bank", "s5", "sequences"),
     "models": ("layers",),
     "baselines": ("models",),
-    "attention": ("baselines",),
+    "recurrent": ("models",),
+    "attention": ("recurrent",),
     "datasets": (),
     "generators": (),
     "tasks": ("datasets", "generators"),
     "training": ("models", "tasks"),
-    "experiments": ("training", "attention"),
+    "experiments": ("training", "baselines", "attention"),
     "converters": ("layers",),
 }
 # Functions on arrays that know no neural-network library.

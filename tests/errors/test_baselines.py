@@ -6,8 +6,9 @@ import pytest
 from flax import nnx
 
 from annotated_ssm.attention import Attention, LinearAttention, rotate
-from annotated_ssm.baselines import (GRU, LSSL, LSTM, lssl_apply,
-                                     lssl_initialize, lssl_kernel, lssl_step)
+from annotated_ssm.baselines import (LSSL, lssl_apply, lssl_initialize,
+                                     lssl_kernel, lssl_step)
+from annotated_ssm.recurrent import GRU, LSTM
 
 U = np.zeros((2, 6, 8), np.float32)
 ONES = np.ones(6, np.float32)
