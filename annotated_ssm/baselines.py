@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['LSSL_METHODS', 'lssl_initialize', 'lssl_kernel', 'lssl_apply', 'lssl_step', 'LSSL']
 
-# %% ../nbs/13_baselines.ipynb #b68abdc9
+# %% ../nbs/13_baselines.ipynb #b11464f9
 from functools import partial
 
 import jax
@@ -19,19 +19,15 @@ from .hippo import transition
 from .kernels_time import dense_kernel
 from annotated_ssm.layers import (
     STREAM_ERROR, ArrayLike, Mask, Number, SSMParam, Steps, StepSize,
-    check_input, check_mask, check_rngs, check_state,
+    check_input, check_rngs, check_state,
 )
 from .models import check_sizes
 from .nplr import exact
 from annotated_ssm.s4 import (
     Dense, _advance, _free, _hold, _last_state, _to_end,
 )
-from annotated_ssm.sequences import (
-    check_rate, need, run_directions,
-)
-from annotated_ssm.state_space import (
-    as_arrays, causal_convolution, is_positive,
-)
+from .sequences import check_rate, need, run_directions
+from .state_space import as_arrays, causal_convolution, is_positive
 
 # %% ../nbs/13_baselines.ipynb #4fe1acb5
 def lssl_initialize(key, H: int, N: int, measure: str = "legs", *,
@@ -142,7 +138,7 @@ def _prepared(A, B, C, D, dt, u, rate, bidirectional):
     dt = jnp.broadcast_to(jnp.asarray(rate, wide) * dt, (H,))
     return A, B, C, D, dt, u, real
 
-# %% ../nbs/13_baselines.ipynb #ae1048a4
+# %% ../nbs/13_baselines.ipynb #f2d0bfcd
 def lssl_apply(
     A: Float[ArrayLike, "*#H N N"], B: Float[ArrayLike, "*#H N"],
     C: Float[ArrayLike, "H K"], D: Float[ArrayLike, "H"],
@@ -225,7 +221,7 @@ def lssl_apply(
         steps=steps, mask=mask, x0=x0, mode=mode)
     return y.astype(real), last
 
-
+# %% ../nbs/13_baselines.ipynb #0aa6fe1f
 def lssl_step(
     A: Float[ArrayLike, "*#H N N"], B: Float[ArrayLike, "*#H N"],
     C: Float[ArrayLike, "H N"], D: Float[ArrayLike, "H"],

@@ -20,7 +20,7 @@ from .models import check_sizes
 from .sequences import check_rate, check_steps, need
 from .state_space import as_arrays, is_concrete
 
-# %% ../nbs/13b_recurrent.ipynb #daa92267
+# %% ../nbs/13b_recurrent.ipynb #d74fdc37
 def refuse_time(steps, rate, why: str):
     """Refuse intervals and rates where there is no time.
 
@@ -51,7 +51,7 @@ def check_like(state, like):
          f"{jax.tree.structure(like)} is needed, as from init_state")
     jax.tree.map(lambda a, b: check_state(a, b.shape), state, like)
 
-
+# %% ../nbs/13b_recurrent.ipynb #e5305b1f
 class StepByCall(nnx.Module):
     """A layer whose step is its call on a sequence of one sample."""
 
@@ -81,7 +81,7 @@ class StepByCall(nnx.Module):
         y, state = self(u_k[:, None], step, None, state, rate)
         return y[:, 0], state
 
-
+# %% ../nbs/13b_recurrent.ipynb #0f9480d1
 class Recurrent(StepByCall):
     """A recurrent cell of Flax with the interface of the book's layers."""
 
@@ -169,7 +169,7 @@ def _with_steps(u, steps, mask, rate):
     steps = steps if mask is None else jnp.where(mask, steps, 0)
     return jnp.concatenate([u, (rate * steps)[..., None].astype(u.dtype)], -1)
 
-
+# %% ../nbs/13b_recurrent.ipynb #6da9ba7a
 class GRU(Recurrent):
     """The gated recurrent unit. Source: Cho et al., 2014."""
 
