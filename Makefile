@@ -65,6 +65,7 @@ outputs: site
 ##   make bench      time and memory against peers, into results/benchmarks/
 bench: env
 	$(PY) -m benchmarks.kernels
+	$(PY) -m benchmarks.baselines
 
 ##   make lock       the four lock files anew, from settings.ini
 lock: env

@@ -38,6 +38,8 @@ def test_compare_reports_every_candidate():
     assert table["plain"]["speedup"] == table["plain"]["temp_share"] == 1 or (
         table["plain"]["temp_bytes"] == 0)
     assert all(row["ms"] >= 0 and row["rounds"] == 1 for row in table.values())
+    table = measure.compare(functions, (jnp.ones((8, 8)),), "plain", limit=-1)
+    assert all(row["ms"] is None and row["rounds"] == 0 for row in table.values())
 
 
 def test_a_result_is_written_whole(tmp_path, monkeypatch):

@@ -33,11 +33,13 @@ IMPORTS = {
     "layers": ("interface", "s4", "bank", "s5", "sequences"),
     "models": ("layers",),
     "baselines": ("models",),
+    "recurrent": ("models",),
+    "attention": ("recurrent",),
     "datasets": (),
     "generators": (),
     "tasks": ("datasets", "generators"),
     "training": ("models", "tasks"),
-    "experiments": ("training", "baselines"),
+    "experiments": ("training", "baselines", "attention"),
     "converters": ("layers",),
 }
 # Functions on arrays that know no neural-network library.
