@@ -33,14 +33,9 @@ def compile_all(functions, arguments):
     return compiled
 
 
-<<<<<<< HEAD
-def compare(functions, arguments, reference, rounds=9, budget=60.0, others=()):
-    """Run the functions in turn.
-=======
 def compare(functions, arguments, reference, rounds=9, budget=60.0,
-            limit=float("inf")):
-    """Run the functions in turn on the same arguments.
->>>>>>> ch13
+            limit=float("inf"), others=()):
+    """Run the functions in turn.
 
     Args:
         functions: name -> function.
@@ -48,21 +43,14 @@ def compare(functions, arguments, reference, rounds=9, budget=60.0,
         reference: the name that the others are compared with.
         rounds: how many rounds at most; the first one is not counted.
         budget: seconds after which no further round begins (but three do).
-<<<<<<< HEAD
+        limit: bytes of temporary memory above which a program is not run.
         others: further names to compare with.
 
     Returns:
         name -> milliseconds (median), speedup, temporary bytes and their
         share of the reference's, seconds of compilation, rounds; with
         `others` also the speedup over each of them and share of its bytes.
-=======
-        limit: bytes of temporary memory above which a program is not run.
-
-    Returns:
-        name -> milliseconds (median), speedup, temporary bytes and their
-        share of the reference's, seconds of compilation, rounds; None and no
-        rounds for what was not run.
->>>>>>> ch13
+        Times are None, and rounds 0, for what was not run.
     """
     if not isinstance(arguments, dict):
         arguments = dict.fromkeys(functions, arguments)
@@ -74,39 +62,27 @@ def compare(functions, arguments, reference, rounds=9, budget=60.0,
             break
         for name in times:
             begin = time.perf_counter()
-<<<<<<< HEAD
-            jax.block_until_ready(program(*arguments[name]))
-=======
-            jax.block_until_ready(compiled[name][0](*arguments))
->>>>>>> ch13
+            jax.block_until_ready(compiled[name][0](*arguments[name]))
             times[name].append(time.perf_counter() - begin)
     times = {name: np.array(values[1:]) for name, values in times.items()}
 
     def against(name, reference):
+        ratio = None
+        if name in times and reference in times:
+            ratio = round(float(np.median(times[reference] / times[name])), 2)
         base = compiled[reference][2]
-        return {
-            "speedup": round(float(np.median(times[reference] / times[name])), 2),
-            "temp_share": round(compiled[name][2] / base, 5) if base else None}
+        return {"speedup": ratio, "temp_share":
+                round(compiled[name][2] / base, 5) if base else None}
 
     return {name: {
-<<<<<<< HEAD
-        "ms": round(1e3 * float(np.median(times[name])), 3),
-        **against(name, reference),
-=======
         "ms": round(1e3 * float(np.median(times[name])), 3)
         if name in times else None,
-        "speedup": round(float(np.median(times[reference] / times[name])), 2)
-        if name in times else None,
->>>>>>> ch13
+        **against(name, reference),
         "temp_bytes": compiled[name][2],
         "compile_s": round(compiled[name][1], 2),
-<<<<<<< HEAD
-        "rounds": len(times[name]),
+        "rounds": len(times.get(name, ())),
         **({"over": {other: against(name, other) for other in others}}
            if others else {}),
-=======
-        "rounds": len(times.get(name, ())),
->>>>>>> ch13
     } for name in functions}
 
 
