@@ -13,7 +13,7 @@ from flax import nnx
 from jax import lax
 from jaxtyping import Array, Float
 
-from annotated_ssm.layers import (
+from annotated_ssm.interface import (
     STREAM_ERROR, ArrayLike, Mask, Number, Steps, check_input, check_mask,
     check_rngs,
 )

@@ -17,14 +17,14 @@ from jaxtyping import Array, Float
 
 from .hippo import transition
 from .kernels_time import dense_kernel
-from annotated_ssm.layers import (
+from annotated_ssm.interface import (
     STREAM_ERROR, ArrayLike, Mask, Number, SSMParam, Steps, StepSize,
     check_input, check_rngs, check_state,
 )
 from .models import check_sizes
 from .nplr import exact
 from annotated_ssm.s4 import (
-    Dense, _advance, _free, _hold, _last_state, _to_end,
+    Dense, _free, _hold, _last_state, _to_end,
 )
 from .sequences import check_rate, need, run_directions
 from .state_space import as_arrays, causal_convolution, is_positive
@@ -205,7 +205,8 @@ def lssl_apply(
             u_k, s, is_valid = sample
             at = lambda s: jax.vmap(_dense)(A, B, s * dt)
             now = discrete if s is None else over_batch(at)(s)
-            new = _advance(now, x, u_k, False)
+            new = x + jnp.einsum("...ij,...j->...i", now.E, x) + (
+                now.B * u_k[..., None])
             if is_valid is not None:                        # hold the state
                 new = jnp.where(is_valid[..., None, None], new, x)
             return new, (C[:, i*N:(i+1)*N] * new).sum(-1)

@@ -12,7 +12,7 @@ from flax import nnx
 from jax import lax
 from jaxtyping import Float
 
-from annotated_ssm.layers import (
+from annotated_ssm.interface import (
     STREAM_ERROR, ArrayLike, Mask, Number, Steps, StepSize, check_input,
     check_mask, check_rngs, check_state,
 )
