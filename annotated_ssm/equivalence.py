@@ -242,7 +242,7 @@ def normal_modes(N: int, n: int) -> tuple[Complex[np.ndarray, "N"],
         μ (N,), the eigenvalues, and W (n, N).
 
     Raises:
-        ValueError: sizes that are no whole numbers ≥ 1, or n > N.
+        ValueError: sizes that are no whole numbers ≥ 1, an odd N, or n > N.
     """
     need(check_count("n", n) <= check_count("N", N),
          f"n is {n}; need at most N = {N}")

@@ -43,8 +43,8 @@ def initialize(key, H: int, N: int, measure: str = "legs", *, tied: bool = True,
         key: a JAX random key.
         H: number of features, each with a system of its own.
         N: full state size of each, even; M = N/2 pairs are stored.
-        measure: `"legs"`, `"legt"`, `"lagt"` or `"fout"`; the modes of the
-            last two and of `"legt"` without damping start at Re λ = −0.001.
+        measure: `"legs"`, or `"legt"`, `"lagt"`, `"fout"`, whose modes have
+            Re λ = 0 and start at −0.001.
         tied: all features share Λ, P and B.
         bidirectional: a second half of C for the backward direction.
         dt_min, dt_max: the range of `exp(log_dt)`, uniform in the logarithm.
@@ -294,8 +294,9 @@ def apply_ssm(
         like x0 (backward: after it has read the first sample).
 
     Raises:
-        ValueError: a shape, a name, a negative step, a mask with a hole,
-            steps for a convolution or with `"zoh"`, or what C̃ can't do.
+        ValueError: a shape, a name, a step dt that is not positive, a
+            negative interval, a mask with a hole, steps for a convolution or
+            with `"zoh"`, or what C̃ can't do.
 
     Source: Gu et al. (2022), sections 2.3 and 3.
     """
@@ -400,7 +401,8 @@ def step(
         y_k, shaped like u_k, and the state after, shaped like x.
 
     Raises:
-        ValueError: a shape, a name or a negative step.
+        ValueError: a shape, a name, a step dt that is not positive, or a
+            negative interval.
 
     Source: Gu et al. (2022), theorem 2.
     """
