@@ -64,8 +64,11 @@ outputs: site
 
 ##   make bench      time and memory against peers, into results/benchmarks/
 bench: env
-	$(PY) -m benchmarks.kernels
-	$(PY) -m benchmarks.baselines
+	$(PY) -m uv --system-certs pip install --quiet --target build/peers \
+		--no-deps --python-version 3.12 -r benchmarks/peers.txt
+	PYTHONPATH=build/peers $(PY) -m benchmarks.kernels
+	PYTHONPATH=build/peers $(PY) -m benchmarks.layers
+	PYTHONPATH=build/peers $(PY) -m benchmarks.baselines
 
 ##   make lock       the four lock files anew, from settings.ini
 lock: env

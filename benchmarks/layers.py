@@ -10,11 +10,14 @@ matrices, and the time an output takes after contexts of growing length.
 import sys
 import time
 from functools import partial
+from importlib.metadata import version
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from discretax.sequence_mixers.s4d import S4DSequenceMixer
 from flax import nnx
 
 from annotated_ssm import s4
@@ -43,12 +46,7 @@ def theirs(layer, parameters, H, depth):
 
 
 def discretax_s4d(H, N):
-    """The published S4D of discretax, or None where it isn't installed."""
-    try:
-        import equinox as eqx
-        from discretax.sequence_mixers.s4d import S4DSequenceMixer
-    except ImportError:
-        return None
+    """The published S4D of discretax (benchmarks/peers.txt)."""
     mixer = lambda key: S4DSequenceMixer(H, key, state_dim=N)
     static = eqx.partition(mixer(jax.random.key(0)), eqx.is_array)[1]
     draw = lambda rng: eqx.partition(
@@ -67,8 +65,7 @@ def training(H=128, depth=4, L=1024, batch=8, N=64, rounds=9):
         "S4D, direct": theirs(
             peers.s4d_layer, lambda rng: peers.s4d_parameters(rng, H, N), H, depth),
     }
-    if peer := discretax_s4d(H, N):
-        models["S4D, discretax"] = theirs(*peer, H, depth)
+    models["S4D, discretax"] = theirs(*discretax_s4d(H, N), H, depth)
     rng = np.random.default_rng(0)
     u = jnp.asarray(rng.normal(size=(batch, L, 1)), jnp.float32)
     labels = jnp.asarray(rng.integers(CLASSES, size=batch))
@@ -160,7 +157,8 @@ def generation(contexts, H=128, depth=4, N=64, rounds=9, chunk=256):
 
 def main(quick=False):
     start, rounds = time.perf_counter(), 3 if quick else 9
-    result = provenance(quick=quick, dt=[1e-3, 1e-1], dtype="float32", seed=0)
+    result = provenance(quick=quick, dt=[1e-3, 1e-1], dtype="float32", seed=0,
+                        peers={"discretax": version("discretax")})
     result["training"] = training(**(dict(H=8, depth=1, L=64, batch=2, N=8)
                                      if quick else {}), rounds=rounds)
     result["kernels"] = [kernels(H, L, gradients, rounds=rounds)

@@ -52,7 +52,7 @@ def test_a_result_is_written_whole(tmp_path, monkeypatch):
 
 
 def test_there_are_results():
-    assert [path.stem for path in RESULTS] == ["kernels"]
+    assert [path.stem for path in RESULTS] == ["baselines", "kernels", "layers"]
 
 
 @pytest.mark.parametrize("path", RESULTS, ids=lambda p: p.stem)
