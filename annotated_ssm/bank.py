@@ -151,7 +151,7 @@ def _recurrence(Λ, B, C, dt, u, steps, x0, method, conj_sym, reverse):
 
 # %% ../nbs/07b_bank.ipynb #9317e718
 #| code-fold: true
-def _prepared(Λ, B, C, D, dt, u, method, rate, bidirectional):
+def _prepared(Λ, B, C, D, dt, u, method, rate, bidirectional, name="u"):
     """All but states, steps and mask: checked, in one precision, dt (H, 1)."""
     need(np.ndim(D) == 1 and jnp.isrealobj(D),
           f"D has shape {np.shape(D)}; need (H,), real")
@@ -160,15 +160,17 @@ def _prepared(Λ, B, C, D, dt, u, method, rate, bidirectional):
     need(np.shape(C) == (H, columns), f"C has shape {np.shape(C)}; need (H, "
           f"{'2M' if bidirectional else 'M'}) = {(H, columns)} with "
           f"bidirectional={bidirectional}")
-    need(u.shape[-1] == H, f"u has shape {u.shape}; need H = {H} features last")
-    need(jnp.isrealobj(u), f"u has dtype {u.dtype}; need real numbers")
-    check_rate(rate)
+    need(u.shape[-1] == H,
+         f"{name} has shape {u.shape}; need H = {H} features last")
+    need(jnp.isrealobj(u), f"{name} has dtype {u.dtype}; need real numbers")
     real = jnp.finfo(jnp.result_type(Λ, B, C, u)).dtype
     forward, _, _, dt = _arguments(Λ, B, C[:, :M], dt, 1, method)
     wide = jnp.result_type(forward, jnp.promote_types(real, jnp.float32))
     Λ, B, C = (jnp.asarray(z, wide) for z in (Λ, B, C))
     D, u, dt = (jnp.asarray(z, jnp.finfo(wide).dtype) for z in (D, u, dt))
-    return Λ, B, C, D, jnp.broadcast_to(rate * dt, (H, 1)), u, real
+    check_rate(rate, dt.dtype)
+    dt = jnp.broadcast_to(jnp.asarray(rate, dt.dtype) * dt, (H, 1))
+    return Λ, B, C, D, dt, u, real
 
 # %% ../nbs/07b_bank.ipynb #ab4a7c9d
 def apply_ssm(
@@ -274,14 +276,13 @@ def step(
     """
     Λ, B, C, D, dt, u_k, x, step = as_arrays(Λ, B, C, D, dt, u_k, x, step)
     need(u_k.ndim in (1, 2), f"u_k has shape {u_k.shape}; need (H,) or (batch, H)")
-    need(D.ndim != 1 or u_k.shape[-1:] == D.shape, f"u_k has shape {u_k.shape}; need H = "
-         f"{D.shape[0]} features last, as D")
-    Λ, B, C, D, dt, u_k, real = _prepared(Λ, B, C, D, dt, u_k, method, rate, False)
+    Λ, B, C, D, dt, u_k, real = _prepared(Λ, B, C, D, dt, u_k, method, rate, False,
+                                          "u_k")
     shape = (*u_k.shape, Λ.shape[-1])
     need(x.shape == shape,
          f"x has shape {x.shape}; need {shape} with u_k {u_k.shape}")
     h = np.ones(()) if step is None else step
-    check_steps("step", h, ((), u_k.shape[:-1]))
+    check_steps("step", h, ((), u_k.shape[:-1]), dtype=u_k.dtype)
     Δ = jnp.asarray(h, u_k.dtype)[..., None] * dt[:, 0]
     Λ, B, C, x = _features_last(len(D), Λ, B, C, jnp.asarray(x, Λ.dtype))
     x = _advance(Λ, B, Δ, u_k, x, method)

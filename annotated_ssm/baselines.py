@@ -26,7 +26,8 @@ from .nplr import exact
 from annotated_ssm.s4 import (
     Dense, _free, _hold, _last_state, _to_end,
 )
-from .sequences import check_rate, need, run_directions
+from .sequences import (check_dt_range, check_rate, need,
+                                     run_directions)
 from .state_space import as_arrays, causal_convolution, is_positive
 
 # %% ../nbs/13_baselines.ipynb #4fe1acb5
@@ -55,8 +56,7 @@ def lssl_initialize(key, H: int, N: int, measure: str = "legs", *,
     Source: Gu et al. (2021), section 3.
     """
     check_sizes(H=H, N=N)
-    need(0 < dt_min <= dt_max, f"dt_min, dt_max are {dt_min}, {dt_max}; "
-         "need 0 < dt_min ≤ dt_max")
+    check_dt_range(dt_min, dt_max)
     keys, (A, B) = jax.random.split(key, 3), transition(measure, N)
     own = lambda a: jnp.asarray(a if tied else np.tile(a, (H,) + a.ndim * (1,)))
     columns = 2 * N if bidirectional else N

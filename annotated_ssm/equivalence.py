@@ -162,10 +162,11 @@ def reflection(N: int, s: Number) -> Complex[np.ndarray, "..."] | complex:
         Complex, shaped like s.
 
     Raises:
-        ValueError: N is no whole number ≥ 1.
+        ValueError: N is no whole number ≥ 1, or s a pole.
     """
     n = np.arange(check_count("N", N))
     s = np.asarray(s, complex)[..., None]
+    need(np.all(s + n + 1), f"s holds one of −1 … −{N}, a pole")
     return np.prod((s - n) / (s + n + 1), -1)
 
 
@@ -264,12 +265,16 @@ def energy(μ: Complex[np.ndarray, "m"], W: Complex[np.ndarray, "n m"],
         The integral, in closed form, so that no grid can miss a wave.
 
     Raises:
-        ValueError: shapes that don't fit, or an interval without length.
+        ValueError: shapes that don't fit, a real part that isn't negative,
+            or an interval without a finite length.
     """
-    need(np.ndim(W) == 2 and np.shape(μ) == W.shape[1:],
-         f"μ and W have shapes {np.shape(μ)} and {np.shape(W)}; need (m,) and "
-         "(n, m)")
-    need(start < end, f"start and end are {start}, {end}; need start < end")
+    μ, W = (np.asarray(a, complex) for a in (μ, W))
+    need(W.ndim == 2 and μ.shape == W.shape[1:],
+         f"μ and W have shapes {μ.shape} and {W.shape}; need (m,) and (n, m)")
+    need(np.all(μ.real < 0), "μ has a real part of "
+         f"{μ.real.max(initial=-np.inf)}; need negative ones")
+    need(start < end < np.inf,
+         f"start and end are {start}, {end}; need start < end, finite")
     z = μ[:, None] + μ.conj()
     integrals = (np.exp(z * end) - np.exp(z * start)) / z
     return float(np.einsum("pq,np,nq->", integrals, W, W.conj()).real)

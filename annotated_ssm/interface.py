@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['SLOWEST_DECAY', 'SSMParam', 'to_complex', 'log_decay', 'SSMLayer', 'parameter_table', 'Identity', 'generate']
 
-# %% ../nbs/11b_interface.ipynb #87f7ba86
+# %% ../nbs/11b_interface.ipynb #7cea45ae
 from functools import partial
 
 import jax
@@ -15,7 +15,7 @@ from flax import nnx
 from jaxtyping import Array, Bool, Complex, Float, Shaped
 
 from . import sequences
-from .state_space import as_arrays
+from .state_space import as_arrays, check_count, is_concrete
 
 # %% ../nbs/11b_interface.ipynb #230fffc2
 ArrayLike = jax.Array | np.ndarray
@@ -46,7 +46,7 @@ def to_complex(pair: Float[ArrayLike, "*shape 2"]) -> Complex[Array, "*shape"]:
     pair = jnp.asarray(pair, jnp.result_type(pair, jnp.float32))
     return jax.lax.complex(pair[..., 0], pair[..., 1])
 
-# %% ../nbs/11b_interface.ipynb #0d4d3a52
+# %% ../nbs/11b_interface.ipynb #a46bea27
 SLOWEST_DECAY = 1e-3
 """The smallest −Re λ that a layer starts from."""
 
@@ -64,6 +64,8 @@ def log_decay(real_part: Float[ArrayLike, "*shape"]) -> Float[Array, "*shape"]:
     Raises:
         ValueError: a real part is positive.
     """
+    if not is_concrete(real_part):
+        return jnp.log(jnp.maximum(-real_part, SLOWEST_DECAY)).astype(jnp.float32)
     real_part = np.asarray(real_part, np.float64)
     if np.any(real_part > 0):
         raise ValueError("real_part must be ≤ 0 (a decay), "
@@ -71,7 +73,7 @@ def log_decay(real_part: Float[ArrayLike, "*shape"]) -> Float[Array, "*shape"]:
     return jnp.asarray(np.log(np.maximum(-real_part, SLOWEST_DECAY)),
                        jnp.float32)
 
-# %% ../nbs/11b_interface.ipynb #c819aabe
+# %% ../nbs/11b_interface.ipynb #a60a7381
 def check_input(u, H, layout, name="u"):
     """Refuse an input whose shape doesn't fit, by name.
 
@@ -82,11 +84,13 @@ def check_input(u, H, layout, name="u"):
         name: what the caller calls it.
 
     Raises:
-        ValueError: its shape is another.
+        ValueError: its shape is another, or its numbers are complex.
     """
     if u.ndim != len(layout) or u.shape[-1] != H:
         raise ValueError(f"{name} has shape {u.shape}, ({', '.join(layout)}) "
                          f"with {layout[-1]} = {H} is needed")
+    if jnp.iscomplexobj(u):
+        raise ValueError(f"{name} has dtype {u.dtype}, real numbers are needed")
 
 
 def check_state(state, shape):
@@ -276,7 +280,7 @@ def parameter_table(module: nnx.Module) -> str:
     return "\n".join(f"{p:<{a}}  {s:<{b}}  {n:>{c}}  {k}".rstrip()
                      for p, s, n, k in rows)
 
-# %% ../nbs/11b_interface.ipynb #e7e14f76
+# %% ../nbs/11b_interface.ipynb #ab2d1771
 class Identity(nnx.Module):
     """The layer without memory: y = u. A baseline with the same interface."""
 
@@ -307,8 +311,11 @@ class Identity(nnx.Module):
         Raises:
             ValueError: shapes don't fit.
         """
-        u, mask, state = as_arrays(u, mask, state)
+        u, steps, mask, state = as_arrays(u, steps, mask, state)
         check_input(u, self.H, ("batch", "L", "H"))
+        sequences.check_rate(rate)
+        if steps is not None:
+            sequences.check_steps("steps", steps, (u.shape[1:2], u.shape[:2]), mask)
         if state is not None:
             check_state(state, (len(u), 0))
         y = jnp.asarray(u)
@@ -327,35 +334,59 @@ class Identity(nnx.Module):
         rate: Number = 1.0,
     ) -> tuple[Float[Array, "batch H"], Float[Array, "batch 0"]]:
         """Return the sample and the empty state."""
-        u_k, state = as_arrays(u_k, state)
+        u_k, state, step = as_arrays(u_k, state, 1.0 if step is None else step)
         check_input(u_k, self.H, ("batch", "H"), "u_k")
+        check_state(state, (len(u_k), 0))
+        sequences.check_rate(rate)
+        sequences.check_steps("step", step, ((), u_k.shape[:1]))
         return jnp.asarray(u_k), state
 
-# %% ../nbs/11b_interface.ipynb #23197655
-@partial(jax.jit, static_argnums=(0, 3, 5))
-def _chunk(graph, arrays, carry, feed, key, count, start):
-    """`count` steps of a module, as one loop."""
-    module = nnx.merge(graph, arrays)
+# %% ../nbs/11b_interface.ipynb #4cfb2c6c
+def _fed_step(graph, arrays, feed, key, carry, k):
+    """One step of a module on what was fed to it, and what it feeds."""
+    u_k, state = carry
+    y_k, state = nnx.merge(graph, arrays).step(u_k, state)
+    if feed is None:
+        return (y_k, state), y_k
+    return (feed(y_k, None if key is None else jax.random.fold_in(key, k)),
+            state), y_k
 
-    def body(carry, k):
-        u_k, state = carry
-        y_k, state = module.step(u_k, state)
-        fed = y_k if feed is None else feed(
-            y_k, None if key is None else jax.random.fold_in(key, k))
-        return (fed, state), y_k
 
-    return jax.lax.scan(body, carry, start + jnp.arange(count))
+@partial(jax.jit, static_argnums=(0, 2, 5))
+def _chunk(graph, arrays, feed, key, carry, count, start):
+    """`count` steps as one loop."""
+    return jax.lax.scan(partial(_fed_step, graph, arrays, feed, key), carry,
+                        start + jnp.arange(count))
 
-# %% ../nbs/11b_interface.ipynb #0f5159cd
+
+def _settled(once, carry):
+    """The carry in the dtypes that a step returns; its shapes must be those."""
+    for _ in range(3):
+        after = jax.eval_shape(once, carry)
+        names = [("feed's result", "u_0", carry[0], after[0]),
+                 ("the state after a step", "state", carry[1], after[1])]
+        for new, old, a, b in names:
+            shapes = [jax.tree.map(lambda z: z.shape, tree) for tree in (b, a)]
+            sequences.need(shapes[0] == shapes[1],
+                           f"{new} has shape {shapes[0]} and {old} {shapes[1]}; "
+                           "need the same")
+        before, carry = carry, jax.tree.map(
+            lambda a, b: jnp.asarray(a, b.dtype), carry, after)
+        if all(a.dtype == b.dtype for a, b in zip(
+                jax.tree.leaves(before), jax.tree.leaves(carry))):
+            break
+    return carry
+
+# %% ../nbs/11b_interface.ipynb #fea2a263
 def generate(module: nnx.Module, u_0: Shaped[ArrayLike, "batch ..."], state,
              length: int, *, feed=None, key=None, chunk: int = 256):
     """Run a layer or a model on its own outputs, in compiled chunks.
 
     Args:
         module: has `step(u_k, state) -> (y_k, state)`.
-        u_0: the first input, (batch, ...).
+        u_0: the first input, (batch, ...); it takes the dtype of what is fed.
         state: the state before it, such as a call of the layer returned.
-        length: how many outputs are wanted, ≥ 0.
+        length: how many outputs are wanted, ≥ 1.
         feed: `feed(y_k, key_k) -> u_{k+1}`, such as a draw from the scores
             y_k; None to feed y_k itself. Pass the same function object again
             and nothing is compiled again.
@@ -367,16 +398,25 @@ def generate(module: nnx.Module, u_0: Shaped[ArrayLike, "batch ..."], state,
         Outputs (batch, length, ...), and (u, state) to go on from.
 
     Raises:
-        ValueError: a length below 0 or a chunk below 1.
+        ValueError: a length or a chunk below 1, no state, a key that
+            is none, or a feed whose result does not fit u_0.
     """
-    sequences.need(hasattr(length, "__index__") and length >= 0,
-                   f"length is {length!r}; need a whole number ≥ 0")
-    sequences.need(hasattr(chunk, "__index__") and chunk >= 1,
-                   f"chunk is {chunk!r}; need a whole number ≥ 1")
+    chunk = check_count("chunk", chunk)
+    length = check_count("length", length)
+    sequences.need(state is not None, "state is None; need one, such as "
+                   "init_state gives")
+    (u_0,) = as_arrays(u_0)
+    sequences.need(jnp.issubdtype(u_0.dtype, np.number),
+                   f"u_0 has dtype {u_0.dtype}; need numbers")
+    sequences.need(key is None or jnp.issubdtype(
+        getattr(key, "dtype", object), jax.dtypes.prng_key),
+        f"key is {key!r}; need a key such as jax.random.key(0)")
     graph, arrays = nnx.split(module)
-    carry, pieces = (jnp.asarray(u_0), state), []
-    for start in range(0, max(length, 1), chunk):
-        carry, ys = _chunk(graph, arrays, carry, feed, key,
+    once = lambda carry: _fed_step(graph, arrays, feed, key, carry, 0)[0]
+    carry = _settled(once, jax.tree.map(jnp.asarray, (u_0, state)))
+    pieces = []
+    for start in range(0, length, chunk):
+        carry, ys = _chunk(graph, arrays, feed, key, carry,
                            min(chunk, length - start), start)
         pieces.append(ys)
     return jnp.moveaxis(jnp.concatenate(pieces), 0, 1), carry

@@ -75,7 +75,7 @@ class S5(SSMLayer):
         """`s5.step` with the layer's parameters."""
         return s5.step(*self.dynamics(), u_k, x, method=self.method, **options)
 
-# %% ../nbs/11_layers.ipynb #9e98bc70
+# %% ../nbs/11_layers.ipynb #3b13d17e
 class Bank(SSMLayer):
     """What the diagonal banks S4D and DSS share."""
 
@@ -187,14 +187,15 @@ class DSS(Bank):
     def dynamics(self):
         """The parameters as `bank.apply_ssm` takes them: Λ, B, C, D, dt."""
         arrays = self.parameters()
-        B = jnp.zeros((*arrays["Lambda_im"].shape, 2)).at[..., 0].set(1)
+        B = jnp.zeros((*arrays["Lambda_im"].shape, 2), jnp.float32)
+        B = B.at[..., 0].set(1)
         Λ, B, C, D, dt = s4d.system({**arrays, "B": B})
         if self.form == "softmax":
             w = C[:, :Λ.shape[-1]]
             B, _ = s4d.dss_to_diagonal(Λ, w, dt, self.length, self.form)
         return Λ, B, C, D, dt
 
-# %% ../nbs/11_layers.ipynb #147c4995
+# %% ../nbs/11_layers.ipynb #f655423e
 class S4(SSMLayer):
     """S4: a diagonal plus low-rank system for each feature.
 
@@ -229,6 +230,10 @@ class S4(SSMLayer):
         known = METHODS if C_tilde is None else METHODS_C_TILDE
         if C_tilde is not None:
             check_count("C_tilde", C_tilde)
+        if kernel_method != "auto" and method != "bilinear":
+            raise ValueError(f"kernel_method is {kernel_method!r} and method is "
+                             f"{method!r}; a kernel_method needs 'bilinear'")
+        if C_tilde is not None:
             if method != "bilinear" or mode == "recurrence":
                 raise ValueError(
                     f"C_tilde is {C_tilde}, method is {method!r} and mode is "
@@ -284,5 +289,5 @@ class S4(SSMLayer):
         """`s4.step` with the layer's parameters."""
         if self.C_tilde is not None:
             raise ValueError("the layer's parameter is C̃, and a step needs the "
-                             "true C; call with_true_C() first")
+                             "true C; call with_true_C() of the layer first")
         return s4.step(*self.dynamics(), u_k, x, method=self.method, **options)

@@ -194,7 +194,7 @@ def discretize_dplr(Λ: Complex[ArrayLike, "M"], P: Complex[ArrayLike, "r M"],
     total = (lambda s: 2 * s.real) if conj_sym else (lambda s: s)
     D0 = 1 / (1 - dt / 2 * Λ)
     PD, QD = D0 * P, jnp.conj(Q) * D0
-    inner = jnp.eye(len(P)) + dt / 2 * total(jnp.conj(Q) @ PD.T)
+    inner = jnp.eye(len(P), dtype=real) + dt / 2 * total(jnp.conj(Q) @ PD.T)
     g = lambda s: s / inner[0] if len(P) == 1 else jnp.linalg.solve(inner, s)
     B_bar = dt * (D0 * B - dt / 2 * PD.T @ g(total(QD @ B)))
     mixed = g(QD) if not conj_sym else g(QD.real) + 1j * g(QD.imag)

@@ -20,8 +20,8 @@ from .kernels_time import (block_length, dense_kernel, deviation,
                                         krylov_kernel, krylov_parts, pack,
                                         pack_diagonal, pack_row, unpack)
 from .nplr import discretize_dplr, dplr, exact
-from .sequences import (check_rate, check_steps, need,
-                                     run_directions)
+from .sequences import (check_dt_range, check_rate,
+                                     check_steps, need, run_directions)
 from .state_space import (as_arrays, causal_convolution,
                                        check_count, discretize, is_concrete)
 
@@ -61,8 +61,7 @@ def initialize(key, H: int, N: int, measure: str = "legs", *, tied: bool = True,
     Source: Gu et al. (2022), section 3.4 and appendix D.
     """
     check_count("H", H)
-    need(0 < dt_min <= dt_max, f"dt_min, dt_max are {dt_min}, {dt_max}; "
-         "need 0 < dt_min ≤ dt_max")
+    check_dt_range(dt_min, dt_max)
     Λ, P, B, _ = dplr(measure, N)
     decay = np.log(np.maximum(-Λ.real, -SLOWEST))
     M, keys = len(Λ), jax.random.split(key, 3)
@@ -86,11 +85,11 @@ def system(parameters: dict) -> tuple:
     Returns:
         Λ, P, B and C complex, D and dt real.
     """
-    Λ = lax.complex(-jnp.exp(parameters["Lambda_log_decay"]),
-                    parameters["Lambda_im"])
-    P, B, C = (lax.complex(parameters[k][..., 0], parameters[k][..., 1])
-               for k in "PBC")
-    return Λ, P, B, C, parameters["D"], jnp.exp(parameters["log_dt"])
+    p = {name: jnp.asarray(value, jnp.result_type(value, jnp.float32))
+         for name, value in parameters.items()}
+    Λ = lax.complex(-jnp.exp(p["Lambda_log_decay"]), p["Lambda_im"])
+    P, B, C = (lax.complex(p[k][..., 0], p[k][..., 1]) for k in "PBC")
+    return Λ, P, B, C, p["D"], jnp.exp(p["log_dt"])
 
 # %% ../nbs/06_s4.ipynb #aa26ffca
 class Dense(NamedTuple):
@@ -187,7 +186,7 @@ def _hold(system, x, k, L, conj_sym):
 
 # %% ../nbs/06_s4.ipynb #e84fc115
 #| code-fold: true
-def _prepared(Λ, P, B, C, D, dt, u, Q, method, rate, bidirectional):
+def _prepared(Λ, P, B, C, D, dt, u, Q, method, rate, bidirectional, name="u"):
     """Checked arguments of one precision; Λ, P, Q, B with an axis for H."""
     need(method in METHODS, f"method is {method!r}; need one of {METHODS}")
     need(D.ndim == 1 and jnp.isrealobj(D),
@@ -212,11 +211,12 @@ def _prepared(Λ, P, B, C, D, dt, u, Q, method, rate, bidirectional):
         values = np.asarray(dt)
         need(np.all(np.isfinite(values) & (values > 0)),
              f"dt is {dt}; need finite numbers > 0")
-    need(u.shape[-1] == H, f"u has shape {u.shape}; need H = {H} features last")
-    need(jnp.isrealobj(u), f"u has dtype {u.dtype}; need real numbers")
-    check_rate(rate)
+    need(u.shape[-1] == H,
+         f"{name} has shape {u.shape}; need H = {H} features last")
+    need(jnp.isrealobj(u), f"{name} has dtype {u.dtype}; need real numbers")
     real = jnp.finfo(jnp.result_type(Λ, B, C, u, jnp.bfloat16)).dtype
     wide = jnp.promote_types(real, jnp.float32)
+    check_rate(rate, wide)
     z = jnp.result_type(wide, jnp.complex64)
     Λ, B = (jnp.broadcast_to(jnp.asarray(a, z), (H, M)) for a in (Λ, B))
     P, Q = (jnp.broadcast_to(jnp.asarray(a, z), (H, *P.shape[-2:]))
@@ -311,10 +311,10 @@ def apply_ssm(
          "'bilinear': every step would take a dense exponential")
     if C_tilde is not None:
         need(not dense and mode != "recurrence" and steps is None and x0 is None
-             and L <= C_tilde and (not is_concrete(rate) or rate == 1),
+             and L <= C_tilde and is_concrete(rate) and rate == 1,
              f"C_tilde is {C_tilde}: need method 'bilinear', a convolution of at "
-             f"most so many samples ({L} given), x0 and steps None, and rate 1; "
-             "for more, convert C with from_C_tilde")
+             f"most so many samples ({L} given), x0 and steps None, and rate 1, "
+             "not traced; for more, convert C with from_C_tilde")
     one = partial(_one, method=method, conj_sym=conj_sym)
     discrete = jax.vmap(one)(Λ, P, B, dt, Q)
     over_batch = (lambda f: jax.vmap(f)) if u.ndim == 3 else (lambda f: f)
@@ -409,17 +409,15 @@ def step(
     Λ, P, B, C, D, dt, u_k, Q, x, step = as_arrays(
         Λ, P, B, C, D, dt, u_k, P if Q is None else Q, x, step)
     need(u_k.ndim in (1, 2), f"u_k has shape {u_k.shape}; need (H,) or (batch, H)")
-    need(D.ndim != 1 or u_k.shape[-1:] == D.shape, f"u_k has shape {u_k.shape}; need H = "
-         f"{D.shape[0]} features last, as D")
     Λ, P, B, C, D, dt, u_k, Q, real = _prepared(
-        Λ, P, B, C, D, dt, u_k, Q, method, rate, False)
+        Λ, P, B, C, D, dt, u_k, Q, method, rate, False, "u_k")
     shape, dense = (*u_k.shape, Λ.shape[-1]), method == "zoh"
     need(x.shape == shape,
          f"x has shape {x.shape}; need {shape} with u_k {u_k.shape}")
     need(not dense or step is None, "step is given and method is 'zoh'; need "
          "'bilinear': every step would take a dense exponential")
     h = np.ones(()) if step is None else step
-    check_steps("step", h, ((), u_k.shape[:-1]))
+    check_steps("step", h, ((), u_k.shape[:-1]), dtype=u_k.dtype)
     one = partial(_one, method=method, conj_sym=conj_sym)
     now = _per_sample(one, (Λ, P, B), dt, Q, jnp.asarray(h, u_k.dtype))
     x = jnp.asarray(x, C.dtype)

@@ -16,7 +16,7 @@ from jax import lax
 from jaxtyping import Array, Complex, Float, Inexact
 
 from .nplr import dplr
-from .sequences import need
+from .sequences import check_dt_range, need
 from .state_space import as_arrays, check_count, is_concrete, phi1
 
 ArrayLike = jax.Array | np.ndarray
@@ -82,8 +82,7 @@ def initialize(key, H: int, N: int, init: str = "legs", *, tied: bool = True,
     Source: Gu et al. (2022, S4D), sections 3.3 and 4.
     """
     check_count("H", H)
-    need(0 < dt_min <= dt_max, f"dt_min, dt_max are {dt_min}, {dt_max}; "
-          "need 0 < dt_min ≤ dt_max")
+    check_dt_range(dt_min, dt_max)
     Λ = initial_eigenvalues(init, N)
     columns = len(Λ) * (2 if bidirectional else 1)
     shape = Λ.shape if tied else (H, *Λ.shape)
@@ -106,11 +105,11 @@ def system(parameters: dict) -> tuple:
     Returns:
         Λ, B and C complex, D and dt real.
     """
-    Λ = lax.complex(-jnp.exp(parameters["Lambda_log_decay"]),
-                    parameters["Lambda_im"])
-    B, C = (lax.complex(parameters[k][..., 0], parameters[k][..., 1])
-            for k in "BC")
-    return Λ, B, C, parameters["D"], jnp.exp(parameters["log_dt"])
+    p = {name: jnp.asarray(value, jnp.result_type(value, jnp.float32))
+         for name, value in parameters.items()}
+    Λ = lax.complex(-jnp.exp(p["Lambda_log_decay"]), p["Lambda_im"])
+    B, C = (lax.complex(p[k][..., 0], p[k][..., 1]) for k in "BC")
+    return Λ, B, C, p["D"], jnp.exp(p["log_dt"])
 
 # %% ../nbs/07_s4d.ipynb #b6cffba9
 METHODS = ("zoh", "bilinear")
@@ -422,7 +421,8 @@ def dss_kernel(
     """
     need(form in FORMS, f"form is {form!r}; need one of {FORMS}")
     real = jnp.finfo(jnp.result_type(Λ, w, jnp.bfloat16)).dtype
-    Λ, _, w, dt = _arguments(Λ, np.ones(np.shape(Λ)[-1:]), w, dt, L, "zoh")
+    ones = np.ones(np.shape(Λ)[-1:], np.float32)
+    Λ, _, w, dt = _arguments(Λ, ones, w, dt, L, "zoh")
     if form == "exp":
         return sum_of_modes(w * dt * phi1(Λ * dt), Λ, dt, L,
                             conj_sym=conj_sym).astype(real)
@@ -452,7 +452,8 @@ def dss_to_diagonal(
     Source: Gupta et al. (2022), proposition 1.
     """
     need(form in FORMS, f"form is {form!r}; need one of {FORMS}")
-    Λ, B, w, dt = _arguments(Λ, np.ones(np.shape(Λ)[-1:]), w, dt, L, "zoh")
+    ones = np.ones(np.shape(Λ)[-1:], np.float32)
+    Λ, B, w, dt = _arguments(Λ, ones, w, dt, L, "zoh")
     if form == "exp":
         return B, w
     gain, s = _softmax_gain(Λ, dt, L)

@@ -15,10 +15,11 @@ from jaxtyping import Array, Bool, Float, Inexact
 from .nplr import dplr
 from . import scan
 from .scan import linear_scan
-from .sequences import (
-    backward_steps, check_mask, check_rate, check_steps, need)
+from annotated_ssm.sequences import (
+    backward_steps, check_dt_range, check_mask, check_rate, check_steps,
+    need)
 from .state_space import (
-    as_arrays, discretize_diagonal, is_concrete)
+    as_arrays, check_count, discretize_diagonal, is_concrete)
 
 # %% ../nbs/09_s5.ipynb #13ce5129
 def apply_ssm_naive(Λ, B, C, D, dt, u, *, method="zoh", conj_sym=True,
@@ -250,7 +251,7 @@ def apply_ssm(
     if mask is not None:
         check_mask(mask, per_sample)
     if steps is not None:
-        check_steps("steps", steps, per_sample, mask)
+        check_steps("steps", steps, per_sample, mask, real)
         steps = jnp.asarray(steps, real)
     if mask is not None:   # what pads hold is not read, not even nan
         mask = jnp.broadcast_to(mask, u.shape[:-1])
@@ -380,10 +381,8 @@ def initialize(key, H: int, P: int, blocks: int = 1, init: str = "hippo", *,
 
     Source: Smith et al. (2023), appendix B.1.
     """
-    need(hasattr(H, "__index__"), f"H is {H!r}; need a whole number")
-    need(H >= 1, f"H is {H}; need at least 1")
-    need(0 < dt_min <= dt_max, f"dt_min, dt_max are {dt_min}, {dt_max}; "
-         "need 0 < dt_min ≤ dt_max")
+    check_count("H", H)
+    check_dt_range(dt_min, dt_max)
     keys = jax.random.split(key, 5)
     Λ, V, V_inv = initial_modes(init, P, blocks, conj_sym, keys[0])
     J, R, half = V.shape
@@ -487,7 +486,7 @@ def step(
     Λ, B, C, x = (jnp.asarray(z, complex_) for z in (Λ, B, C, x))
     D, dt, u_k = (jnp.asarray(z, real) for z in (D, dt, u_k))
     h = np.ones(()) if step is None else step
-    check_steps("step", h, ((), batch))
+    check_steps("step", h, ((), batch), dtype=real)
     Δ = jnp.asarray(h, real)[..., None] * jnp.broadcast_to(rate * dt, (P,)).astype(real)
     a, gain = _gains(Λ, Δ, method)
     x = a * x + gain * _packed_input(B, u_k)

@@ -179,6 +179,36 @@ def test_the_C_of_the_paper_is_the_true_one_in_other_words():
                                atol=1e-3 * float(jnp.abs(y).max()))
 
 
+@pytest.mark.parametrize("name", [n for n in LAYERS if n not in ("random", "skew")])
+def test_a_layer_can_be_built_without_numbers(name):
+    """As a restored checkpoint or a sharded start needs it."""
+    abstract = nnx.eval_shape(lambda: make(name))
+    shapes = [leaf.shape for leaf in jax.tree.leaves(nnx.state(abstract))]
+    assert shapes == [leaf.shape for leaf in jax.tree.leaves(nnx.state(make(name)))]
+
+
+@pytest.mark.parametrize("name", ["hippo", *BANKS])
+def test_parameters_in_half_precision(name):
+    layer, (u, _) = make(name), inputs()
+    nnx.update(layer, jax.tree.map(lambda a: a.astype(jnp.bfloat16),
+                                   nnx.state(layer, nnx.Param)))
+    y, state = layer(u)
+    assert y.dtype == jnp.float32 and state.dtype == jnp.complex64
+    assert np.all(np.isfinite(y))
+
+
+def test_generation_settles_the_dtypes():
+    layer, (u, _) = make("s4d"), inputs()
+    state = layer.init_state(BATCH)
+    want, _ = generate(layer, u[:, 0], state, 5)
+    ints = np.ones((BATCH, H), int)
+    close(generate(layer, ints, state, 5)[0], generate(layer, 1.0 * ints, state, 5)[0])
+    close(generate(layer, u[:, 0], np.zeros(state.shape), 5)[0], want)
+    short, (u_next, _) = generate(layer, u[:, 0], state, 5,
+                                  feed=lambda y, key: y.astype(jnp.bfloat16))
+    assert short.dtype == jnp.float32 and u_next.dtype == jnp.bfloat16
+
+
 @pytest.mark.parametrize("name", ["hippo", "s4", "s4d", "identity"])
 @pytest.mark.parametrize("chunk", [1, 5, 64])
 def test_generation_is_a_loop_of_steps(name, chunk):
@@ -204,8 +234,6 @@ def test_generation_draws_with_keys_that_differ():
                                       chunk=chunk)[0]
     close(run(0, 4), run(0, 9))
     assert not np.allclose(run(0, 9), run(1, 9))
-    y, _ = generate(layer, u[:, 0], layer.init_state(BATCH), 0)
-    assert y.shape == (BATCH, 0, H)
 
 
 @pytest.mark.parametrize("name", LAYERS)

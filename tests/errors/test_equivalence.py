@@ -32,3 +32,17 @@ from annotated_ssm import equivalence
 def test_refusals(name, arguments, message):
     with pytest.raises(ValueError, match=message):
         getattr(equivalence, name)(*arguments)
+
+
+def test_energy_of_what_does_not_decay():
+    with pytest.raises(ValueError, match="μ has a real part of 0.0"):
+        equivalence.energy([0j], [[1.0]], 0, 1)
+    with pytest.raises(ValueError, match="end are 0, inf"):
+        equivalence.energy([-1.0], [[1.0]], 0, np.inf)
+    assert abs(equivalence.energy([-1.0], [[1.0]], 0, 1)
+               - (1 - np.exp(-2)) / 2) < 1e-15
+
+
+def test_reflection_at_a_pole():
+    with pytest.raises(ValueError, match="s holds one of −1 … −4"):
+        equivalence.reflection(4, -1.0)

@@ -218,10 +218,89 @@ def test_uneven_steps_of_a_zero_order_hold_of_s4():
 
 
 @pytest.mark.parametrize("length, chunk, words", [
-    (-1, 4, "length is -1"), (2.0, 4, "length is 2.0"),
-    (3, 0, "chunk is 0"), (3, "4", "chunk is '4'"),
+    (-1, 4, "length is -1"), (2.0, 4, "length is 2.0"), (True, 4, "length is True"),
+    (3, 0, "chunk is 0"), (3, "4", "chunk is '4'"), (3, True, "chunk is True"),
 ])
 def test_generation_in_chunks(length, chunk, words):
     layer = BANKS["S4D"]()
     with pytest.raises(ValueError, match=words):
         generate(layer, U[:, 0], layer.init_state(2), length, chunk=chunk)
+
+
+LAYERS = BANKS | {"S5": lambda **o: S5(4, 4, rngs=nnx.Rngs(0), **o)}
+
+
+@pytest.mark.parametrize("name", [*LAYERS, "Identity"])
+def test_every_layer_refuses_the_same_times(name):
+    layer = Identity(4) if name == "Identity" else LAYERS[name]()
+    state = layer.init_state(2)
+    for wrong in (-1.0, np.nan, "2", 1e39, 1e-50)[:3 if name == "Identity" else 5]:
+        with pytest.raises(ValueError, match="^(rate|dt) is"):
+            layer(U, rate=wrong)
+    for wrong in (-np.ones(6), np.ones(5), np.full(6, np.inf), 1j * np.ones(6)):
+        with pytest.raises(ValueError, match="^steps "):
+            layer(U, wrong)
+    for wrong in (-1.0, np.nan, np.ones(3)):
+        with pytest.raises(ValueError, match="^step "):
+            layer.step(U[:, 0], state, wrong)
+    with pytest.raises(ValueError, match="^u has dtype complex"):
+        layer(U + 1j)
+    with pytest.raises(ValueError, match="^u_k has dtype complex"):
+        layer.step(U[:, 0] + 1j, state)
+    with pytest.raises(ValueError, match="^state has shape"):
+        layer.step(U[:, 0], state[:1])
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_steps_beyond_single_precision(name):
+    layer = LAYERS[name]()
+    with pytest.raises(ValueError, match="^steps contains 1e[+]39"):
+        layer(U, np.full(6, 1e39))
+    with pytest.raises(ValueError, match="^step contains 1e[+]39"):
+        layer.step(U[:, 0], layer.init_state(2), 1e39)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("ends", [(1.0, np.inf), (0.1, 0.01), (0.0, 1.0),
+                                  ("a", 1.0), (1e-3, None), (np.nan, 1.0)])
+def test_range_of_initial_steps(name, ends):
+    with pytest.raises(ValueError, match="^dt_min, dt_max are "):
+        LAYERS[name](dt_min=ends[0], dt_max=ends[1])
+
+
+@pytest.mark.parametrize("make", [S4, S4D, DSS, S5])
+@pytest.mark.parametrize("H", [None, True, 0, 2.0])
+def test_number_of_features(make, H):
+    with pytest.raises(ValueError, match="^H is "):
+        make(H, 4, rngs=nnx.Rngs(0))
+
+
+def test_a_traced_rate_cannot_pass_the_C_of_the_paper():
+    layer = BANKS["S4"](C_tilde=6)
+    with pytest.raises(ValueError, match="rate 1, not traced"):
+        jax.jit(lambda rate: layer(U, rate=rate)[0])(2.0)
+
+
+def test_a_method_of_the_kernel_that_would_be_ignored():
+    with pytest.raises(ValueError, match="kernel_method is 'naive' and method is 'zoh'"):
+        BANKS["S4"](method="zoh", kernel_method="naive")
+
+
+def test_a_step_of_a_zero_order_hold_of_s4():
+    layer = BANKS["S4"](method="zoh")
+    with pytest.raises(ValueError, match="^step is given and method is 'zoh'"):
+        layer.step(U[:, 0], layer.init_state(2), 1.0)
+
+
+@pytest.mark.parametrize("change, words", [
+    ({"state": None}, "state is None; need one"),
+    ({"key": 0}, "key is 0; need a key"),
+    ({"feed": lambda y, key: y[:, :2]}, r"feed's result has shape \(2, 2\) and u_0 \(2, 4\)"),
+    ({"u_0": np.array([["a"] * 4] * 2)}, "u_0 has dtype <U1"),
+])
+def test_what_cannot_be_generated(change, words):
+    layer = BANKS["S4D"]()
+    given = dict(u_0=U[:, 0], state=layer.init_state(2), length=3, feed=None,
+                 key=None) | change
+    with pytest.raises(ValueError, match=words):
+        generate(layer, **given)

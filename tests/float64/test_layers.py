@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from annotated_ssm.layers import S5
+from annotated_ssm.interface import generate
+from annotated_ssm.layers import DSS, S4, S4D, S5
 
 H, P, L = 3, 8, 40
 
@@ -86,3 +87,23 @@ def test_gradient_equals_finite_differences():
                      for s in (1, -1))
     # truncation h² and rounding eps/h, both near 1e-10, of a loss of about 100
     np.testing.assert_allclose(slope, (ahead - behind) / (2 * h), rtol=1e-6)
+
+
+@pytest.mark.parametrize("layer", [
+    S5(H, P, rngs=nnx.Rngs(0)), S4(H, P, rngs=nnx.Rngs(0)),
+    S4(H, P, measure="legt", rngs=nnx.Rngs(0)), S4D(H, P, rngs=nnx.Rngs(0)),
+    DSS(H, P, rngs=nnx.Rngs(0)),
+    DSS(H, P, form="softmax", length=6, rngs=nnx.Rngs(0))],
+    ids=["S5", "S4", "LegT", "S4D", "DSS", "softmax"])
+def test_single_precision_stays_single(layer):
+    """Where double is allowed too, in every way of running."""
+    u = np.ones((2, 6, H), np.float32)
+    state = layer.init_state(2)
+    for y, x in (layer(u), layer(u, rate=np.float64(2)), layer(u, np.ones(6)),
+                 layer(u, np.ones(6), state=state), layer.step(u[:, 0], state),
+                 layer.step(u[:, 0], state, 2.0, np.float64(2))):
+        assert y.dtype == jnp.float32 and x.dtype == jnp.complex64
+    y, (_, x) = generate(layer, u[:, 0], state, 3)
+    assert y.dtype == jnp.float32 and x.dtype == jnp.complex64
+    y, (_, x) = generate(layer, u[:, 0].astype(float), state, 3)
+    assert y.dtype == jnp.float64
