@@ -196,10 +196,10 @@ def _prepared(Λ, P, B, C, D, dt, u, Q, method, rate, bidirectional, name="u"):
          f"(H, M) with H = {H}")
     need(B.shape in ((M,), (H, M)), f"B has shape {B.shape}; need {(M,)} or "
          f"{(H, M)}, as Λ {Λ.shape}")
-    for name, z in ("P", P), ("Q", Q):
+    for factor, z in ("P", P), ("Q", Q):
         need(z.ndim in (2, 3) and z.shape[-2:] == P.shape[-2:]
              and z.shape[-1] == M and z.shape[:-2] in ((), (H,)),
-             f"{name} has shape {z.shape}; need (r, M) or (H, r, M) with "
+             f"{factor} has shape {z.shape}; need (r, M) or (H, r, M) with "
              f"M = {M}, H = {H}, and P and Q alike")
     columns = 2 * M if bidirectional else M
     need(C.shape == (H, columns), f"C has shape {C.shape}; need (H, "

@@ -229,7 +229,6 @@ def apply_ssm(
     Λ, B, C, D, dt, u, steps, mask, x0 = as_arrays(
         Λ, B, C, D, dt, u, steps, mask, x0)
     _check_parameters(Λ, B, C, D, dt, method, bidirectional)
-    check_rate(rate)
     _check_scan_method(scan_method, steps)
     P, H = B.shape
     need(u.ndim in (2, 3) and u.shape[-1] == H,
@@ -241,6 +240,7 @@ def apply_ssm(
     x0_shape = (*directions, *batch, P)
 
     real = _real_dtype(Λ, B, C, u)
+    check_rate(rate, real)
     complex_ = jnp.result_type(real, jnp.complex64)
     Λ, B, C = (jnp.asarray(z, complex_) for z in (Λ, B, C))
     D, dt, u = (jnp.asarray(z, real) for z in (D, dt, u))
@@ -473,7 +473,6 @@ def step(
     """
     Λ, B, C, D, dt, u_k, x, step = as_arrays(Λ, B, C, D, dt, u_k, x, step)
     _check_parameters(Λ, B, C, D, dt, method, bidirectional=False)
-    check_rate(rate)
     P, H = B.shape
     need(u_k.ndim in (1, 2) and u_k.shape[-1] == H,
          f"u_k has shape {u_k.shape}; need ({H},) or (batch, {H})")
@@ -482,6 +481,7 @@ def step(
     need(x.shape == (*batch, P),
          f"x has shape {x.shape}; need {(*batch, P)} with u_k {u_k.shape}")
     real = _real_dtype(Λ, B, C, u_k)
+    check_rate(rate, real)
     complex_ = jnp.result_type(real, jnp.complex64)
     Λ, B, C, x = (jnp.asarray(z, complex_) for z in (Λ, B, C, x))
     D, dt, u_k = (jnp.asarray(z, real) for z in (D, dt, u_k))

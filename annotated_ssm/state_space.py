@@ -437,7 +437,8 @@ def causal_convolution(
     size = 1 << (L + K.shape[0] - 2).bit_length()
     dtype = u.dtype
     u, K = (z.astype(_at_least_single(dtype)) for z in (u, K))
-    û = jnp.fft.rfft(u, size, axis=0)
-    K̂ = jnp.fft.rfft(K, size, axis=0)
-    ŷ = (K̂ * û[:, None]).sum(-1) if K.ndim == 3 else K̂ * û
-    return jnp.fft.irfft(ŷ, size, axis=0)[:L].astype(dtype)
+    u, K = (jnp.moveaxis(z, 0, -1) for z in (u, K))   # where FFTs are fastest
+    û, K̂ = (jnp.fft.rfft(z, size) for z in (u, K))
+    ŷ = (K̂ * û).sum(-2) if K.ndim == 3 else K̂ * û
+    y = jnp.fft.irfft(ŷ, size)[..., :L]
+    return jnp.moveaxis(y, -1, 0).astype(dtype)

@@ -197,18 +197,6 @@ def test_parameters_in_half_precision(name):
     assert np.all(np.isfinite(y))
 
 
-def test_generation_settles_the_dtypes():
-    layer, (u, _) = make("s4d"), inputs()
-    state = layer.init_state(BATCH)
-    want, _ = generate(layer, u[:, 0], state, 5)
-    ints = np.ones((BATCH, H), int)
-    close(generate(layer, ints, state, 5)[0], generate(layer, 1.0 * ints, state, 5)[0])
-    close(generate(layer, u[:, 0], np.zeros(state.shape), 5)[0], want)
-    short, (u_next, _) = generate(layer, u[:, 0], state, 5,
-                                  feed=lambda y, key: y.astype(jnp.bfloat16))
-    assert short.dtype == jnp.float32 and u_next.dtype == jnp.bfloat16
-
-
 @pytest.mark.parametrize("name", ["hippo", "s4", "s4d", "identity"])
 @pytest.mark.parametrize("chunk", [1, 5, 64])
 def test_generation_is_a_loop_of_steps(name, chunk):

@@ -61,9 +61,9 @@ def test_lists_are_as_good_as_arrays(make):
 
 
 @pytest.mark.parametrize("sizes, words", [
-    ((3.0, 4), "H is 3.0; need a whole number"),
+    ((3.0, 4), "H is 3.0; need a whole number ≥ 1"),
     (("3", 4), "H is '3'; need a whole number"),
-    ((0, 4), "H is 0; need at least 1"),
+    ((0, 4), "H is 0; need a whole number ≥ 1"),
     ((3, 4.0), "P is 4.0; need a whole number"),
 ])
 def test_sizes(sizes, words):
@@ -304,3 +304,15 @@ def test_what_cannot_be_generated(change, words):
                  key=None) | change
     with pytest.raises(ValueError, match=words):
         generate(layer, **given)
+
+
+def test_generation_takes_the_dtypes_of_what_is_fed():
+    """Whole numbers, real zeros for a state, a feed in half precision."""
+    layer = BANKS["S4D"]()
+    start, state = np.ones((2, 4), np.float32), layer.init_state(2)
+    want, _ = generate(layer, start, state, 5)
+    for u_0, x in ((start.astype(int), state), (start, np.zeros(state.shape))):
+        np.testing.assert_array_equal(generate(layer, u_0, x, 5)[0], want)
+    y, (u_next, _) = generate(layer, start, state, 5,
+                              feed=lambda y, key: y.astype("bfloat16"))
+    assert (y.dtype, u_next.dtype) == ("float32", "bfloat16")
