@@ -342,6 +342,7 @@ class Identity(nnx.Module):
         return jnp.asarray(u_k), state
 
 # %% ../nbs/11b_interface.ipynb #4cfb2c6c
+@partial(jax.jit, static_argnums=(0, 2))
 def _fed_step(graph, arrays, feed, key, carry, k):
     """One step of a module on what was fed to it, and what it feeds."""
     u_k, state = carry
@@ -359,10 +360,10 @@ def _chunk(graph, arrays, feed, key, carry, count, start):
                         start + jnp.arange(count))
 
 
-def _settled(once, carry):
+def _settled(graph, arrays, feed, key, carry):
     """The carry in the dtypes that a step returns; its shapes must be those."""
     for _ in range(3):
-        after = jax.eval_shape(once, carry)
+        after, _ = _fed_step.eval_shape(graph, arrays, feed, key, carry, 0)
         names = [("feed's result", "u_0", carry[0], after[0]),
                  ("the state after a step", "state", carry[1], after[1])]
         for new, old, a, b in names:
@@ -412,8 +413,8 @@ def generate(module: nnx.Module, u_0: Shaped[ArrayLike, "batch ..."], state,
         getattr(key, "dtype", object), jax.dtypes.prng_key),
         f"key is {key!r}; need a key such as jax.random.key(0)")
     graph, arrays = nnx.split(module)
-    once = lambda carry: _fed_step(graph, arrays, feed, key, carry, 0)[0]
-    carry = _settled(once, jax.tree.map(jnp.asarray, (u_0, state)))
+    carry = _settled(graph, arrays, feed, key,
+                     jax.tree.map(jnp.asarray, (u_0, state)))
     pieces = []
     for start in range(0, length, chunk):
         carry, ys = _chunk(graph, arrays, feed, key, carry,
