@@ -107,11 +107,14 @@ def test_metadata_is_that_of_the_settings(wheel):
     assert any(n.endswith("licenses/LICENSE") for n in names)
 
 
-def test_wheel_is_the_package_and_nothing_else(wheel):
+def test_wheel_is_the_package_with_its_results_and_nothing_else(wheel):
     with zipfile.ZipFile(wheel) as archive:
         packed = {n for n in archive.namelist() if ".dist-info/" not in n}
-    assert packed == {p.relative_to(ROOT).as_posix() for p in PACKAGE.rglob("*")
-                      if p.is_file() and "__pycache__" not in p.parts}
+    package = {p.relative_to(ROOT).as_posix() for p in PACKAGE.rglob("*")
+               if p.is_file() and "__pycache__" not in p.parts}
+    results = {f"annotated_ssm/data/{p.relative_to(ROOT).as_posix()}"
+               for p in (ROOT / "results").rglob("*.json")}
+    assert results and packed == package | results
 
 
 @pytest.mark.parametrize("name", LOCKS)
