@@ -392,7 +392,7 @@ def generate(module: nnx.Module, u_0: Shaped[ArrayLike, "batch ..."], state,
             y_k; None to feed y_k itself. Pass the same function object again
             and nothing is compiled again.
         key: a random key for `feed`; each output k of this call gets
-            `fold_in(key, k)`.
+            `fold_in(key, k)`, so give the next call another one.
         chunk: steps that are compiled as one loop.
 
     Returns:

@@ -106,26 +106,31 @@ def steps(H=128, N=64, count=128, rounds=9):
     layer = S4(H, N, rngs=nnx.Rngs(0))
     graph, params = nnx.split(layer)
     *_, D, dt = layer.dynamics()
-    dense = peers.dense_step_system(H, N, np.asarray(dt, float))
-    C = jnp.asarray(np.random.default_rng(0).normal(size=(H, N)), jnp.complex64)
+    C = np.random.default_rng(0).normal(size=(H, N))
+    dense = {dtype: (*peers.dense_step_system(H, N, np.asarray(dt, float), dtype),
+                     jnp.asarray(C, dtype))
+             for dtype in ("complex64", "float32")}
     u = jnp.asarray(np.random.default_rng(1).normal(size=(count, 1, H)), jnp.float32)
 
-    def fast(params, u, dense, C):
+    def fast(params, u, dense):
         layer = nnx.merge(graph, params)
         return s4.apply_ssm(*layer.dynamics(), jnp.swapaxes(u, 0, 1),
                             mode="recurrence")[0]
 
-    def stepped(params, u, dense, C):
+    def stepped(params, u, dense):
         layer = nnx.merge(graph, params)
         return jax.lax.scan(lambda x, u_k: layer.step(u_k, x)[::-1],
                             layer.init_state(1), u)[1]
 
-    def slow(params, u, dense, C):
-        step = lambda x, u_k: peers.dense_step(*dense, C, D, u_k[0], x)[::-1]
-        return jax.lax.scan(step, jnp.zeros((H, N), C.dtype), u)[1]
+    def slow(params, u, dense, dtype):
+        step = lambda x, u_k: peers.dense_step(*dense[dtype], D, u_k[0], x)[::-1]
+        return jax.lax.scan(step, jnp.zeros((H, N), dtype), u)[1]
 
+    functions = {"O(N)": fast, "O(N), layer.step": stepped,
+                 "dense": partial(slow, dtype="complex64"),
+                 "dense, real": partial(slow, dtype="float32")}
     return {"H": H, "N": N, "count": count, "methods": compare(
-        {"O(N)": fast, "O(N), layer.step": stepped, "dense": slow}, (params, u, dense, C), "dense", rounds)}
+        functions, (params, u, dense), "dense", rounds, others=["dense, real"])}
 
 
 def generation(contexts, H=128, depth=4, N=64, rounds=9, chunk=256):

@@ -111,15 +111,18 @@ def s4d_layer(p, u):
         Λ, from_pairs(p["B"]), from_pairs(p["C"]), p["D"], p["log_dt"], u)
 
 
-def dense_step_system(H, N, dt):
-    """Ā (H, N, N) and B̄ (H, N) of the bilinear rule, complex, all states."""
+def dense_step_system(H, N, dt, dtype):
+    """Ā (H, N, N) and B̄ (H, N) of the bilinear rule, all states.
+
+    The first public code keeps them complex; real numbers would do.
+    """
     A, B = transition("legs", N)
     steps = []
     for Δ in dt:
         left = np.eye(N) - Δ / 2 * A
         steps.append((np.linalg.solve(left, np.eye(N) + Δ / 2 * A),
                       np.linalg.solve(left, Δ * B)))
-    return tuple(jnp.asarray(np.stack(a), jnp.complex64) for a in zip(*steps))
+    return tuple(jnp.asarray(np.stack(a), dtype) for a in zip(*steps))
 
 
 def dense_step(A_bar, B_bar, C, D, u_k, x):
