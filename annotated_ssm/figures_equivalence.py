@@ -27,6 +27,8 @@ def two_faces(panels):
         ax.plot(t, truth, color=PALETTE["truth"], lw=2.6, label="LegS")
         ax.plot(t, other, color=PALETTE["s5"], lw=1, label="HiPPO-N, half input")
         ax.set(title=title, xlabel="time")
+    low, high = axes[-1].get_ylim()
+    axes[-1].set_ylim(low, high + 0.35 * (high - low))      # room for names
     axes[-1].legend(loc="upper right")
     return fig
 

@@ -36,8 +36,8 @@ def steps(models, titles=("times as fast", "share of the memory")):
     fig, (left, right) = figure(1, 2, height=0.5 + 0.3 * len(models), sharey=True)
     speedup, share, colours = zip(*models.values())
     colours = [PALETTE[c] for c in colours]
-    _bars(left, list(models), speedup, colours, "{:.2g}×")
-    _bars(right, list(models), [100 * s for s in share], colours, "{:.2g} %")
+    _bars(left, list(models), speedup, colours, "{:.1f}×")
+    _bars(right, list(models), [100 * s for s in share], colours, "{:.0f} %")
     for ax, title in zip((left, right), titles):
         ax.set(title=title, xlim=(0, ax.get_xlim()[1] * 1.12))
     return fig
@@ -87,6 +87,8 @@ def contexts(x, lines, ylabel="microseconds an output"):
              for colour, (name, values) in zip(colours, lines.items())}
     ax.set(xlabel="samples before it", ylabel=ylabel, xticks=x,
            xticklabels=[f"{n // 1024}k" if n >= 1024 else n for n in x])
+    low, high = np.log10([min(map(min, lines.values())), max(map(max, lines.values()))])
+    ax.set_ylim(10**np.floor(low), 10**np.ceil(high))        # whole decades
     ax.minorticks_off()
     label_lines(ax, names)
     return fig
