@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from annotated_ssm import bank, s4d
+from annotated_ssm.scan import METHODS, linear_scan
 from annotated_ssm.state_space import discretize_diagonal, recurrence
 
 H, M = 3, 4
@@ -171,3 +172,19 @@ def test_gradients_agree_between_modes(method, bidirectional):
     for got, want in zip(*(jax.tree.leaves(slopes(mode))
                            for mode in ("convolution", "recurrence"))):
         np.testing.assert_allclose(got, want, rtol=0, atol=1e-11 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("method", ["zoh", "bilinear"])
+def test_every_scan_of_chapter_8_runs_a_bank(method):
+    """Diagonal systems of all features are one long diagonal system."""
+    Λ, B, C, D, dt = arguments("s4d", 21)
+    u, x0 = draw(6, 21, H).real, draw(7, H, M)
+    y, last = bank.apply_ssm(Λ, B, C, D, dt, u, method=method, x0=x0)
+    pairs = [discretize_diagonal(Λ, B, h, method) for h in dt]
+    a, B_bar = (jnp.stack(parts).reshape(-1) for parts in zip(*pairs))
+    b = B_bar * jnp.repeat(u, M, axis=1)
+    for scan_method in METHODS:
+        xs = linear_scan(a, b, x0.reshape(-1), method=scan_method)
+        read = 2 * jnp.einsum("lhm,hm->lh", xs.reshape(21, H, M), C).real + D * u
+        np.testing.assert_allclose(read, y, rtol=0, atol=1e-10)
+        np.testing.assert_allclose(xs[-1].reshape(H, M), last, rtol=0, atol=1e-10)
