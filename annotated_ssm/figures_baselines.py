@@ -15,8 +15,8 @@ from annotated_ssm.plotting import (
 # %% ../nbs/13f_figures.ipynb #27def795
 #: Which colour of the palette a layer or an algorithm has.
 COLOURS = {"naive": "error", "krylov": "reconstruction", "doubling": "state",
-           "S4": "s4", "S4 and LSSL": "s4", "S5": "s5", "GRU": "state",
-           "LSTM": "reconstruction", "attention": "error",
+           "S4": "s4", "LSSL (S4's kernel)": "s4", "S5": "s5",
+           "GRU": "state", "LSTM": "reconstruction", "attention": "error",
            "linear attention": "reconstruction"}
 
 # %% ../nbs/13f_figures.ipynb #5e3b3794

@@ -91,7 +91,8 @@ class Recurrent(StepByCall):
 
         Args:
             cell: makes it; called as `cell(inputs, H, rngs=rngs)`. Its carry
-                is an array (batch, H) or a tuple of such.
+                is an array (batch, H); a subclass with another carry
+                overrides `init_state`.
             H: features of the input, of the output and of the carry.
             append_steps: give each interval to the cell as one more feature;
                 else steps are refused.
@@ -171,7 +172,10 @@ def _with_steps(u, steps, mask, rate):
 
 # %% ../nbs/13b_recurrent.ipynb #6da9ba7a
 class GRU(Recurrent):
-    """The gated recurrent unit. Source: Cho et al., 2014."""
+    """The gated recurrent unit, with r applied after $U_n$.
+
+    Source: Cho et al., 2014, who apply it before.
+    """
 
     def __init__(self, H: int, *, append_steps: bool = False, rngs: nnx.Rngs):
         """Build it; arguments as for `Recurrent`."""
@@ -181,7 +185,8 @@ class GRU(Recurrent):
 class LSTM(Recurrent):
     """Long short-term memory; its carry is the pair (c, h).
 
-    Source: Hochreiter and Schmidhuber, 1997.
+    Source: Hochreiter and Schmidhuber, 1997; Gers et al., 2000, for the
+    forget gate.
     """
 
     def __init__(self, H: int, *, append_steps: bool = False, rngs: nnx.Rngs):
