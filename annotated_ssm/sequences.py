@@ -63,7 +63,7 @@ def check_steps(name: str, steps: Shaped[ArrayLike, "..."], shapes: tuple,
         if mask is not None:
             values = np.where(mask, values, 0)
         largest = float(jnp.finfo(dtype).max)
-        for extreme in values.min(initial=0.0), values.max(initial=0.0):
+        for extreme in map(float, (values.min(initial=0.0), values.max(initial=0.0))):
             need(0 <= extreme <= largest, f"{name} contains {extreme}; "
                  f"need intervals ≥ 0, finite in {jnp.dtype(dtype)}")
 
