@@ -54,7 +54,7 @@ HOLE = np.array([True, False, True, True, False, False])
     (dict(steps=np.full(6, np.nan)), "steps contains nan; need"),
     (dict(steps=np.full(6, np.inf)), "steps contains inf; need"),
     (dict(steps=np.array([1, -1, 1, 1, 1, 1]), mask=np.arange(6) < 2),
-     "steps contains -1; need intervals ≥ 0"),
+     "steps contains -1.0; need intervals ≥ 0"),
     (dict(steps=np.array([1, 1, 1, np.nan, 1, 1]),    # one of the rows reads it
           mask=np.arange(6) < np.array([[2], [4]])), "steps contains nan; need"),
     (dict(steps=1j * np.ones(6)), "steps is complex; need real numbers"),
