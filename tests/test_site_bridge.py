@@ -253,3 +253,20 @@ def test_only_public_definitions_are_targets():
     source = ("%matplotlib inline\nA = 1\nB, (D, _E) = 2, (3, 4)\ndef f(): pass\n"
               "class C: pass\ndef _g(): pass")
     assert notebooks.defined_names(source) == ["A", "B", "D", "f", "C"]
+
+
+def test_a_section_of_several_lines_is_indented_as_a_whole():
+    """As in the docstring of a method, which stands deeper than a function's."""
+    class Shown:
+        def method(self):
+            """Do it.
+
+            Raises:
+                ValueError: the first line of three,
+                    the second one, and
+                    the third.
+            """
+
+    lines = api_pages.describe("method", "Shown.method", "()", Shown.method)
+    assert not any("\n" in line for line in lines)
+    assert all(line.startswith("   ") for line in lines[2:] if line)

@@ -148,8 +148,8 @@ def sections(doc):
     """
     text = RETURNED.sub(lambda m: m[1] + m[2].replace(":", HIDDEN_COLON),
                         "\n".join(markdown_to_rst(doc)))
-    return [line.replace(HIDDEN_COLON, ":")
-            for line in GoogleDocstring(text, NAPOLEON).lines()]
+    lines = "\n".join(GoogleDocstring(text, NAPOLEON).lines()).split("\n")
+    return [line.replace(HIDDEN_COLON, ":") for line in lines]
 
 
 def constructor_doc(value):
