@@ -236,7 +236,8 @@ def test_a_colon_in_returns_makes_no_type():
 
 
 def test_a_constant_has_the_docstring_below_it():
-    found = api_pages.entry("annotated_ssm.layers", "11_layers", "SLOWEST_DECAY", 1e-3)
+    found = api_pages.entry("annotated_ssm.interface", "11b_interface", "SLOWEST_DECAY",
+                            1e-3)
     assert "   The smallest −Re λ that a layer starts from." in found
     assert api_pages.constant_doc("annotated_ssm.layers", "S5") == ""
 
