@@ -228,12 +228,11 @@ class S4(SSMLayer):
         """
         check_rngs(rngs)
         known = METHODS if C_tilde is None else METHODS_C_TILDE
-        if C_tilde is not None:
-            check_count("C_tilde", C_tilde)
         if kernel_method != "auto" and method != "bilinear":
             raise ValueError(f"kernel_method is {kernel_method!r} and method is "
                              f"{method!r}; a kernel_method needs 'bilinear'")
         if C_tilde is not None:
+            check_count("C_tilde", C_tilde)
             if method != "bilinear" or mode == "recurrence":
                 raise ValueError(
                     f"C_tilde is {C_tilde}, method is {method!r} and mode is "

@@ -23,7 +23,8 @@ from .nplr import discretize_dplr, dplr, exact
 from .sequences import (check_dt_range, check_rate,
                                      check_steps, need, run_directions)
 from .state_space import (as_arrays, causal_convolution,
-                                       check_count, discretize, is_concrete)
+                                       check_count, discretize, is_concrete,
+                                       is_positive)
 
 ArrayLike = jax.Array | np.ndarray
 
@@ -207,10 +208,7 @@ def _prepared(Λ, P, B, C, D, dt, u, Q, method, rate, bidirectional, name="u"):
          f"bidirectional={bidirectional}")
     need(dt.shape in ((), (H,)) and jnp.isrealobj(dt),
          f"dt has shape {dt.shape}; need () or {(H,)}, real")
-    if is_concrete(dt):
-        values = np.asarray(dt)
-        need(np.all(np.isfinite(values) & (values > 0)),
-             f"dt is {dt}; need finite numbers > 0")
+    need(is_positive(dt), f"dt is {dt}; need finite numbers > 0")
     need(u.shape[-1] == H,
          f"{name} has shape {u.shape}; need H = {H} features last")
     need(jnp.isrealobj(u), f"{name} has dtype {u.dtype}; need real numbers")
@@ -349,8 +347,7 @@ def apply_ssm(
         x = jnp.zeros((*u.shape[:-2], H, M), C.dtype) if x0 is None else x0
         x, C_i = (pack(x, conj_sym), pack_row(C_i, conj_sym)) if dense else (x, C_i)
         x, C_i = jnp.swapaxes(x, -1, -2), C_i.T             # features last
-        always = None if steps is not None else jax.vmap(one, out_axes=-1)(
-            Λ, P, B, dt, Q)
+        always = jax.tree.map(lambda a: jnp.moveaxis(a, 0, -1), discrete)
 
         def body(x, sample):
             u_k, s, is_valid = sample
