@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['METHODS', 'scan_sequential', 'scan_hillis_steele', 'scan_blelloch', 'Span', 'Tally', 'tally', 'combine',
-           'linear_scan_naive', 'linear_scan_adjoint', 'linear_scan']
+           'linear_scan_naive', 'linear_scan_adjoint', 'scan_in_chunks', 'linear_scan']
 
 # %% ../nbs/08_scan.ipynb #47438344
 from functools import partial
@@ -247,72 +247,117 @@ def linear_scan_adjoint(a, xs, x0, xs_bar):
     return jnp.sum(λ * previous, axis=shared, keepdims=True), λ, a[0] * λ[0]
 
 # %% ../nbs/08_scan.ipynb #f1bac24e
-@partial(jax.custom_vjp, nondiff_argnums=(3,))
-def _chunked(a, b, x0, chunk):
-    return _chunked_forward(a, b, x0, chunk)[0]
+def scan_in_chunks(function, parameters, x0, inputs, chunk: int,
+                   reverse: bool = False, axis: int = 0):
+    """Run a recurrence one stretch after the other, and keep only its ends.
+
+    The gradient needs no more memory than one chunk, one state a chunk, and
+    what goes in and comes out: each chunk runs again on the way back.
+
+    Args:
+        function: called as `function(parameters, x, part)`; returns the state
+            after the stretch and a tree of outputs, as long as it. The same
+            function object is compiled once.
+        parameters: a tree of arrays that all chunks share.
+        x0: a tree of arrays, the state before the first step.
+        inputs: a tree of arrays of real or complex numbers, $L \\geq 1$ steps
+            along `axis`.
+        chunk: steps in a chunk; the rest of the division is one more.
+        reverse: begin with the last chunk.
+        axis: which one is time, in inputs and outputs.
+
+    Returns:
+        The state after the last step, and the outputs of all steps. They
+        have reverse-mode derivatives, but no forward-mode ones.
+
+    Raises:
+        ValueError: `chunk` is no whole number of at least 1.
+    """
+    if not isinstance(chunk, int) or chunk < 1:
+        raise ValueError(f"chunk is {chunk!r}: need an integer of at least 1")
+    return _compiled(function, chunk, reverse, axis, parameters, x0, inputs)
 
 
-def _cut(z, start, size, L):
-    # Rows from `start` on, read in place; a constant coefficient as it is.
-    return lax.dynamic_slice_in_dim(z, start, size) if z.shape[0] == L else z
+@partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2, 3))
+def _in_chunks(function, chunk, reverse, axis, parameters, x0, inputs):
+    return _forward(function, chunk, reverse, axis, parameters, x0, inputs)[0]
+
+# %% ../nbs/08_scan.ipynb #chunk-fwd
+def _stretches(inputs, chunk, reverse, axis):
+    """How many whole chunks, the rest, and where the first and it begin."""
+    whole, rest = divmod(jax.tree.leaves(inputs)[0].shape[axis], chunk)
+    return (whole, rest, rest, 0) if reverse else (whole, rest, 0, whole * chunk)
 
 
-def _paste(z, part, start):
-    return lax.dynamic_update_slice_in_dim(z, part, start, 0)
+def _cut(tree, start, size, axis):
+    return jax.tree.map(lambda z: lax.dynamic_slice_in_dim(
+        z, start, size, axis % z.ndim), tree)
 
 
-def _chunked_forward(a, b, x0, chunk):
-    L = b.shape[0]
+def _paste(tree, part, start, axis):
+    return jax.tree.map(lambda z, p: lax.dynamic_update_slice_in_dim(
+        z, p, start, axis % z.ndim), tree, part)
+
+
+def _forward(function, chunk, reverse, axis, parameters, x0, inputs):
+    whole, rest, first, last = _stretches(inputs, chunk, reverse, axis)
+    outputs = jax.tree.map(lambda z: jnp.zeros(z.shape, z.dtype), jax.eval_shape(
+        function, parameters, x0, inputs)[1])
 
     def run(carry, start, size):
-        x, xs = carry
-        new = _sequential(_cut(a, start, size, L), _cut(b, start, size, L), x)
-        return (new[-1], _paste(xs, new, start)), x
+        x, outputs = carry
+        x_new, part = function(parameters, x, _cut(inputs, start, size, axis))
+        return (x_new, _paste(outputs, part, start, axis)), x
 
-    whole = L // chunk
-    state, starts = lax.scan(
-        lambda carry, i: run(carry, i * chunk, chunk),
-        (x0, jnp.zeros_like(b)),
-        jnp.arange(whole),
-    )
-    x_rest = state[0]
-    if L % chunk:
-        state, _ = run(state, whole * chunk, L % chunk)
+    carry, starts = lax.scan(
+        lambda carry, i: run(carry, first + i * chunk, chunk),
+        (x0, outputs), jnp.arange(whole), reverse=reverse)
+    x_rest = carry[0]
+    if rest:
+        carry, _ = run(carry, last, rest)
     # Kept for the way back: the arguments and one state a chunk.
-    return state[1], (a, b, starts, x_rest)
+    return carry, (parameters, inputs, starts, x_rest)
 
 # %% ../nbs/08_scan.ipynb #e8dddec5
-def _chunked_backward(chunk, residuals, xs_bar):
-    a, b, starts, x_rest = residuals
-    L = b.shape[0]
+def _backward(function, chunk, reverse, axis, residuals, bars):
+    parameters, inputs, starts, x_rest = residuals
+    whole, rest, first, last = _stretches(inputs, chunk, reverse, axis)
+    x_bar, outputs_bar = bars
 
     def run(carry, x, start, size):
-        x_bar, a_bar, b_bar = carry
-        a_c, b_c = _cut(a, start, size, L), _cut(b, start, size, L)
-        xs = _sequential(a_c, b_c, x)  # again, instead of stored
-        bar = _cut(xs_bar, start, size, L).at[-1].add(x_bar)
-        a_new, b_new, x_bar = linear_scan_adjoint(a_c, xs, x, bar)
-        a_bar = _paste(a_bar, a_new, start) if len(a) == L else a_bar + a_new
-        return (x_bar, a_bar, _paste(b_bar, b_new, start)), None
+        x_bar, parameters_bar, inputs_bar = carry
+        part = _cut(inputs, start, size, axis)
+        pull_back = jax.vjp(function, parameters, x, part)[1]  # runs it again
+        p_bar, x_bar, part_bar = pull_back(
+            (x_bar, _cut(outputs_bar, start, size, axis)))
+        return (x_bar, jax.tree.map(jnp.add, parameters_bar, p_bar),
+                _paste(inputs_bar, part_bar, start, axis)), None
 
-    whole = L // chunk
-    bars = jnp.zeros_like(x_rest), jnp.zeros_like(a), jnp.zeros_like(b)
-    if L % chunk:
-        bars, _ = run(bars, x_rest, whole * chunk, L % chunk)
+    bars = x_bar, *jax.tree.map(jnp.zeros_like, (parameters, inputs))
+    if rest:
+        bars, _ = run(bars, x_rest, last, rest)
     bars, _ = lax.scan(
-        lambda carry, ix: run(carry, ix[1], ix[0] * chunk, chunk),
-        bars,
-        (jnp.arange(whole), starts),
-        reverse=True,
-    )
-    x0_bar, a_bar, b_bar = bars
-    return a_bar, b_bar, x0_bar
+        lambda bars, ix: run(bars, ix[1], first + ix[0] * chunk, chunk),
+        bars, (jnp.arange(whole), starts), reverse=not reverse)
+    x_bar, parameters_bar, inputs_bar = bars
+    return parameters_bar, x_bar, inputs_bar
 
 
-_chunked.defvjp(_chunked_forward, _chunked_backward)
+_in_chunks.defvjp(_forward, _backward)
+_compiled = jax.jit(_in_chunks, static_argnums=(0, 1, 2, 3))
 
 # %% ../nbs/08_scan.ipynb #f8ca77b0
 METHODS = "sequential", "associative", "time_invariant", "chunked"
+
+
+def _states(constant, x, part, reverse=False):
+    # One chunk; a is among the parts if it varies.
+    a, b = part if constant is None else (constant, part)
+    xs = _sequential(a, b, x, reverse)
+    return xs[0 if reverse else -1], xs
+
+
+_states_reversed = partial(_states, reverse=True)
 
 
 def linear_scan(
@@ -367,14 +412,17 @@ def linear_scan(
     a = jnp.asarray(a, dtype).reshape(shape)
     if method == "sequential":
         return _sequential(a, b, x0, reverse)
+    if method == "chunked":
+        constant = a.shape[0] != b.shape[0]
+        return scan_in_chunks(
+            _states_reversed if reverse else _states, a if constant else None,
+            x0, b if constant else (a, b), min(chunk, b.shape[0]), reverse)[1]
     if reverse:  # both, or a_k would meet b_{L-1-k}
         a, b = a[::-1], b[::-1]
     if method == "associative":
         xs = _associative(a, b, x0)
-    elif method == "time_invariant":
-        xs = _time_invariant(a, b, x0)
     else:
-        xs = _chunked(a, b, x0, min(chunk, b.shape[0]))
+        xs = _time_invariant(a, b, x0)
     return xs[::-1] if reverse else xs
 
 # %% ../nbs/08_scan.ipynb #f1a0097a
