@@ -7,6 +7,9 @@ __all__ = ['ArrayLike', 'METHODS', 'INITS', 'apply_ssm_naive', 'apply_ssm', 'ini
            'preactivation_variance', 'step']
 
 # %% ../nbs/09_s5.ipynb #22e36a1d
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Inexact
 
 from .nplr import dplr
 from . import scan
-from .scan import linear_scan
+from .scan import linear_scan, scan_in_chunks
 from annotated_ssm.sequences import (
     backward_steps, check_dt_range, check_mask, check_rate, check_steps,
     need)
@@ -93,57 +96,82 @@ def _time_first(z):
     return jnp.swapaxes(z, 0, -2)
 
 
-def _regular(Λ, B, dt, u, mask, ends, method, bidirectional, scan_method):
-    """States of each direction at constant step: one Ā for all samples."""
-    a, B_bar = discretize_diagonal(Λ, B, dt, method)
-    b = _time_first(_packed_input(B_bar, u))
-    xs = linear_scan(a, b, ends[0], method=scan_method)
-    if mask is None:
-        results = [(xs, xs[-1])]
-    else:
-        length = mask.sum(-1)
-        index = jnp.maximum(length - 1, 0)[None, ..., None]
-        last = jnp.take_along_axis(xs, index, axis=0)[0]
-        results = [(xs, _or_start(length, last, ends[0]))]
-    if bidirectional:
-        x0 = ends[1]
-        if mask is not None and x0 is not None:
-            # x0 enters behind the last valid sample, wherever that is
-            at = jnp.arange(len(b)) == length[..., None] - 1
-            b, x0 = b + _time_first(at[..., None] * (a * x0)[..., None, :]), None
-        xs = linear_scan(a, b, x0, reverse=True, method=scan_method)
-        last = xs[0] if mask is None else _or_start(length, xs[0], ends[1])
-        results += [(xs, last)]
-    return [(_time_first(xs), last) for xs, last in results]
-
-
-def _or_start(length, last, x0):
-    """The last state, or the first one where no sample was valid."""
-    x0 = jnp.zeros_like(last) if x0 is None else x0
-    return jnp.where(length[..., None] > 0, last, x0)
-
-
-def _irregular(Λ, B, dt, u, steps, mask, ends, method, bidirectional,
-               scan_method):
-    """States of each direction when every sample has an interval of its own."""
-    length = None if mask is None else mask.sum(-1)
-    Bu = _packed_input(B, u)
-    intervals = [steps, backward_steps(steps, length)][:1 + bidirectional]
-    results = []
-    for i, steps in enumerate(intervals):
-        a, gain = _gains(Λ, steps[..., None] * dt, method)
-        xs = linear_scan(_time_first(a), _time_first(gain * Bu), ends[i],
-                         reverse=bool(i), method=scan_method)
-        results += [(_time_first(xs), xs[0] if i else xs[-1])]
-    return results
-
-
 def _gains(Λ, Δ, method):
     """Ā and the factor that turns Bu into B̄u, for each row of Δ (..., P)."""
     ones = jnp.ones_like(Λ)
     rows = jax.vmap(lambda Δ: discretize_diagonal(Λ, ones, Δ, method))
     a, gain = rows(Δ.reshape(-1, Δ.shape[-1]))
     return a.reshape(Δ.shape), gain.reshape(Δ.shape)
+
+# %% ../nbs/09_s5.ipynb #dir-code
+@dataclass(frozen=True)
+class _Direction:
+    """One direction of an S5 system: a function of a stretch of samples."""
+
+    reverse: bool
+    conj_sym: bool
+    method: str
+    scan_method: str | Callable
+
+    def __call__(self, system, x, part):
+        """The state behind a stretch, and its outputs without Du."""
+        u, steps, valid = part
+        if steps is None:
+            a, B_bar, C = system
+            b = _packed_input(B_bar, u)
+        else:
+            Λ, B, C, dt = system
+            a, gain = _gains(Λ, steps * dt, self.method)
+            a, b = _time_first(a), gain * _packed_input(B, u)
+        b, holds = _time_first(b), steps is None and valid is not None
+        if holds:
+            b, x, start = _hold(a, b, x, valid, self.reverse)
+        xs = self.scan(a, b, x)
+        x = xs[0 if self.reverse else -1]
+        if holds:
+            x = _last_valid(xs, start, valid, self.reverse)
+        return x, _packed_output(C, _time_first(xs), self.conj_sym)
+
+    def scan(self, a, b, x):
+        """`linear_scan` in this direction, by the method that was named."""
+        if callable(self.scan_method):
+            return self.scan_method(a, b, x, reverse=self.reverse)
+        inner = "auto" if self.scan_method == "chunked" else self.scan_method
+        return linear_scan(a, b, x, self.reverse, inner)
+
+    def run(self, system, x0, part, chunk):
+        """The whole sequence, in chunks where that is the better way."""
+        on_cpu = self.scan_method == "auto" and jax.default_backend() == "cpu"
+        if on_cpu or self.scan_method == "chunked":
+            return scan_in_chunks(self, system, x0, part, chunk, self.reverse, -2)
+        return self(system, x0, part)
+
+# %% ../nbs/09_s5.ipynb #hold-code
+def _hold(a, b, x, valid, reverse):
+    """What a scan needs so that pads at the end leave the state alone."""
+    if not reverse:
+        return b, x, x
+    # from the end, pads come first: x enters behind the last valid sample
+    count = valid.sum(-2).astype(int)            # (batch, 1)
+    at = jnp.arange(len(b)) == count - 1         # (batch, L) or (L,)
+    enters = at[..., None] * (a * x)[..., None, :]
+    return b + _time_first(enters), jnp.zeros_like(x), x
+
+
+def _last_valid(xs, start, valid, reverse):
+    """The state behind the last valid sample; `start` if there is none."""
+    count = valid.sum(-2).astype(int)
+    index = jnp.maximum(count - 1, 0)[None]
+    last = xs[0] if reverse else jnp.take_along_axis(xs, index, axis=0)[0]
+    return jnp.where(count > 0, last, start)
+
+# %% ../nbs/09_s5.ipynb #chunk-size
+def _chunk_size(L, batch, rows=1024):
+    """Samples in a chunk: near rows/batch, and a divisor of L if one is near."""
+    size = max(32, rows // max(batch, 1))
+    near = range(size // 2, 2 * size + 1)
+    divisors = [n for n in near if L % n == 0]
+    return min(divisors, key=lambda n: abs(n - size), default=min(size, L))
 
 # %% ../nbs/09_s5.ipynb #5b638ddf
 #| code-fold: true
@@ -168,11 +196,14 @@ def _check_parameters(Λ, B, C, D, dt, method, bidirectional):
          f" = {(H, columns)} with bidirectional={bidirectional}")
 
 
-def _check_scan_method(name, steps):
+def _check_scan(method, chunk, steps):
     known = ("auto", *scan.METHODS)
-    need(name in known, f"scan_method is {name!r}; need one of {known}")
-    need(steps is None or name != "time_invariant",
+    need(callable(method) or method in known,
+         f"scan_method is {method!r}; need one of {known}, or a function")
+    need(steps is None or method != "time_invariant",
          "scan_method is 'time_invariant' with steps given; need another one")
+    need(chunk is None or isinstance(chunk, int) and chunk >= 1,
+         f"chunk is {chunk!r}; need a whole number ≥ 1, or None")
 
 # %% ../nbs/09_s5.ipynb #18b6143a
 def apply_ssm(
@@ -190,7 +221,8 @@ def apply_ssm(
     rate: float | Float[ArrayLike, ""] = 1.0,
     mask: Bool[ArrayLike, "..."] | None = None,
     x0: Inexact[ArrayLike, "..."] | None = None,
-    scan_method: str = "auto",
+    scan_method: str | Callable = "auto",
+    chunk: int | None = None,
 ) -> tuple[Float[Array, "*batch L H"], Inexact[Array, "..."]]:
     """Apply an S5 system to a sequence: $y_k = 2\\,\\mathrm{Re}(C x_k) + D u_k$.
 
@@ -215,21 +247,27 @@ def apply_ssm(
         mask: True for real samples, a prefix: (L,) or (batch, L).
         x0: state before the first sample, ([batch,] P); bidirectional
             (2, [batch,] P), the second one after the last sample.
-        scan_method: passed to `linear_scan`.
+        scan_method: one of `linear_scan`'s, or a function that is called as
+            `scan_method(a, b, x0, reverse=...)`. "chunked" treats the layer
+            as a whole in chunks, so that the gradient stores no states; it has
+            no forward-mode derivative. "auto" is "chunked" on a CPU and a tree
+            elsewhere.
+        chunk: samples in a chunk; some 1000 divided by the batch if None.
 
     Returns:
         y, shaped like u, and the state after the last valid sample, shaped
         like x0 (backward: after it has read the first sample).
 
     Raises:
-        ValueError: a shape, a name, a negative step, or a mask with a hole.
+        ValueError: a shape, a name, a size, a negative step, or a mask with a
+            hole.
 
     Source: Smith et al. (2023), equations 1, 2 and 6, section 3.3.
     """
     Λ, B, C, D, dt, u, steps, mask, x0 = as_arrays(
         Λ, B, C, D, dt, u, steps, mask, x0)
     _check_parameters(Λ, B, C, D, dt, method, bidirectional)
-    _check_scan_method(scan_method, steps)
+    _check_scan(scan_method, chunk, steps)
     P, H = B.shape
     need(u.ndim in (2, 3) and u.shape[-1] == H,
          f"u has shape {u.shape}; need (L, {H}) or (batch, L, {H})")
@@ -263,15 +301,24 @@ def apply_ssm(
         return jnp.zeros(u.shape, real), start
 
     dt = jnp.broadcast_to(rate * dt, (P,)).astype(real)
-    ends = (None, None) if x0 is None else x0 if bidirectional else (x0, None)
-    if steps is None:
-        xs = _regular(Λ, B, dt, u, mask, ends, method, bidirectional,
-                      scan_method)
-    else:
-        xs = _irregular(Λ, B, dt, u, steps, mask, ends, method,
-                        bidirectional, scan_method)
-    xs, last = map(list, zip(*xs))
-    y = _packed_output(C, jnp.concatenate(xs, -1), conj_sym) + D * u
+    ends = jnp.zeros(x0_shape, complex_) if x0 is None else x0
+    length = None if mask is None else mask.sum(-1)
+    if chunk is None:
+        chunk = _chunk_size(L, u.size // (L * H))
+    y, last = D * u, []
+    for i in range(1 + bidirectional):
+        direction = _Direction(bool(i), conj_sym, method, scan_method)
+        own = C[:, i * P:(i + 1) * P]
+        if steps is None:
+            system, s = (*discretize_diagonal(Λ, B, dt, method), own), None
+        else:
+            system = Λ, B, own, dt
+            s = backward_steps(steps, length) if i else steps
+            s = s[..., None]
+        part = u, s, None if mask is None else mask[..., None].astype(real)
+        x, y_i = direction.run(system, ends[i] if bidirectional else ends, part,
+                               chunk)
+        y, last = y + y_i, [*last, x]
     if mask is not None:
         y = jnp.where(mask[..., None], y, 0)
     return y, jnp.stack(last) if bidirectional else last[0]
