@@ -166,7 +166,7 @@ def _last_valid(xs, start, valid, reverse):
     return jnp.where(count > 0, last, start)
 
 # %% ../nbs/09_s5.ipynb #chunk-size
-def _chunk_size(L, batch, rows=1024):
+def _chunk_size(L, batch, rows=512):
     """Samples in a chunk: near rows/batch, and a divisor of L if one is near."""
     size = max(32, rows // max(batch, 1))
     near = range(size // 2, 2 * size + 1)
@@ -252,7 +252,7 @@ def apply_ssm(
             as a whole in chunks, so that the gradient stores no states; it has
             no forward-mode derivative. "auto" is "chunked" on a CPU and a tree
             elsewhere.
-        chunk: samples in a chunk; some 1000 divided by the batch if None.
+        chunk: samples in a chunk; some 500 divided by the batch if None.
 
     Returns:
         y, shaped like u, and the state after the last valid sample, shaped
