@@ -72,6 +72,7 @@ bench: env
 		--no-deps --python-version 3.12 -r benchmarks/peers.txt
 	PYTHONPATH=build/peers $(PY) -m benchmarks.kernels
 	PYTHONPATH=build/peers $(PY) -m benchmarks.layers
+	PYTHONPATH=build/peers $(PY) -m benchmarks.scans
 	PYTHONPATH=build/peers $(PY) -m benchmarks.baselines
 
 ##   make lock       the four lock files anew, from settings.ini

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from discretax.sequence_mixers.s4d import S4DSequenceMixer
+from discretax.sequence_mixers.s5 import S5SequenceMixer
 from flax import nnx
 
 from annotated_ssm import s4
@@ -47,9 +48,8 @@ def theirs(layer, parameters, H, depth):
     return jax.vmap(partial(peers.model, layer), (None, 0)), params
 
 
-def discretax_s4d(H, N):
-    """The published S4D of discretax (benchmarks/peers.txt)."""
-    mixer = lambda key: S4DSequenceMixer(H, key, state_dim=N)
+def discretax(mixer):
+    """A published layer of discretax (benchmarks/peers.txt), key to layer."""
     static = eqx.partition(mixer(jax.random.key(0)), eqx.is_array)[1]
     draw = lambda rng: eqx.partition(
         mixer(jax.random.key(rng.integers(2**31))), eqx.is_array)[0]
@@ -66,8 +66,13 @@ def training(H=128, depth=4, L=1024, batch=8, N=64, rounds=9):
             peers.s4_layer, lambda rng: peers.s4_parameters(rng, H, N), H, depth),
         "S4D, direct": theirs(
             peers.s4d_layer, lambda rng: peers.s4d_parameters(rng, H, N), H, depth),
+        "S5, reference": theirs(
+            peers.s5_layer, lambda rng: peers.s5_parameters(rng, H, N), H, depth),
+        "S4D, discretax": theirs(*discretax(
+            lambda key: S4DSequenceMixer(H, key, state_dim=N)), H, depth),
+        "S5, discretax": theirs(*discretax(
+            lambda key: S5SequenceMixer(H, key, state_dim=2 * N)), H, depth),
     }
-    models["S4D, discretax"] = theirs(*discretax_s4d(H, N), H, depth)
     rng = np.random.default_rng(0)
     u = jnp.asarray(rng.normal(size=(batch, L, 1)), jnp.float32)
     labels = jnp.asarray(rng.integers(CLASSES, size=batch))
@@ -79,7 +84,7 @@ def training(H=128, depth=4, L=1024, batch=8, N=64, rounds=9):
     table = compare({name: f for name, (f, _) in functions.items()},
                     {name: a for name, (_, a) in functions.items()},
                     "S4, broadcasting", rounds, budget=120,
-                    others=[name for name in models if name.startswith("S4D, ")])
+                    others=[name for name in models if name[:4] in ("S4D,", "S5, ")])
     return {"H": H, "N": N, "depth": depth, "L": L, "batch": batch,
             "models": table}
 

@@ -8,6 +8,7 @@ import optax
 
 from annotated_ssm.hippo import transition
 from annotated_ssm.nplr import dplr
+from annotated_ssm.s5 import initialize
 
 
 def broadcasting_kernel(Λ, P, B, C_tilde, dt, L):
@@ -109,6 +110,35 @@ def s4d_layer(p, u):
         u, direct_kernel(Λ, B, C, jnp.exp(log_dt), len(u)))
     return jax.vmap(one, (0, 0, 0, 0, 0, 1), 1)(
         Λ, from_pairs(p["B"]), from_pairs(p["C"]), p["D"], p["log_dt"], u)
+
+
+def s5_parameters(rng, H, P):
+    """An S5 system of P stored states, as real pairs; B as V⁻¹B."""
+    p = initialize(jax.random.key(int(rng.integers(2**31))), H, 2 * P)
+    return dict(p)
+
+
+def s5_scan_layer(Λ, B, C, D, dt, u):
+    """The S5 layer of the paper's authors, (L, H) to (L, H).
+
+    Everything is complex: B̄ times the input cast to complex, a scan over
+    pairs of L copies of Ā and of the inputs, and the real part of Cx.
+    """
+    Λ_bar = jnp.exp(Λ * dt)
+    B_bar = ((Λ_bar - 1) / Λ)[:, None] * B
+    b = jax.vmap(lambda u_k: B_bar @ u_k)(u)
+    a = jnp.tile(Λ_bar, (len(u), 1))
+    combine = lambda i, j: (j[0] * i[0], j[0] * i[1] + j[1])
+    xs = jax.lax.associative_scan(combine, (a, b))[1]
+    return jax.vmap(lambda x: 2 * (C @ x).real)(xs) + jax.vmap(
+        lambda u_k: D * u_k)(u)
+
+
+def s5_layer(p, u):
+    """`s5_scan_layer` of real parameters, (L, H) to (L, H)."""
+    Λ = jnp.minimum(p["Lambda_re"], -1e-4) + 1j * p["Lambda_im"]
+    return s5_scan_layer(Λ, from_pairs(p["B"]), from_pairs(p["C"]), p["D"],
+                         jnp.exp(p["log_dt"]), u)
 
 
 def dense_step_system(H, N, dt, dtype):

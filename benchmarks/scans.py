@@ -1,0 +1,112 @@
+"""S5's layer alone: time and memory against peers, forward and with gradient.
+
+    python -m benchmarks.scans [--quick]
+
+Writes results/benchmarks/scans.json. Every shape runs in a process of its own:
+where memory happens to lie is luck.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from functools import partial
+from importlib.metadata import version
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from discretax.sequence_mixers.s5 import S5SequenceMixer
+
+from annotated_ssm import s5
+from benchmarks import peers
+from benchmarks.measure import compare, provenance, record
+
+#: batch, length, features, stored states
+SHAPES = [(1, 1024, 128, 128), (8, 1024, 128, 64), (4, 4096, 128, 64),
+          (1, 16384, 128, 64), (50, 784, 96, 64)]
+METHODS = {
+    "chunks": {}, "chunks, low memory": "half", "loop": "sequential",
+    "tree, one coefficient": "time_invariant", "tree": "associative",
+}
+
+
+def problem(batch, L, H, P):
+    """Λ, B, C, D, dt and u: what all candidates are given."""
+    p = s5.initialize(jax.random.key(0), H, 2 * P)
+    u = jax.random.normal(jax.random.key(1), (batch, L, H))
+    return (p["Lambda_re"] + 1j * p["Lambda_im"], peers.from_pairs(p["B"]),
+            peers.from_pairs(p["C"]), p["D"], jnp.exp(p["log_dt"]), u)
+
+
+def ours(options, batch, L):
+    """The package's layer by one method, as a function of the problem."""
+    if options == "half":
+        options = {"chunk": max(1, s5._chunk_size(L, batch) // 2)}
+    elif options:
+        options = {"scan_method": options}
+    return lambda *problem: s5.apply_ssm(*problem, **options)[0]
+
+
+def discretax(H, P):
+    """The published S5 of discretax, given the same numbers."""
+    mixer = S5SequenceMixer(H, jax.random.key(0), state_dim=2 * P)
+
+    def layer(Λ, B, C, D, dt, u):
+        pairs = lambda z: jnp.stack([z.real, z.imag], -1)
+        own = eqx.tree_at(
+            lambda m: (m.Lambda_re, m.Lambda_im, m.B, m.C, m.D, m.log_step), mixer,
+            (Λ.real, Λ.imag, pairs(B), pairs(C), D, jnp.log(dt)[:, None]))
+        return jax.vmap(lambda u: own(u, None))(u)
+
+    return layer
+
+
+def gradient(function):
+    """Of a smooth loss, by all parameters and the input."""
+    loss = lambda *problem: jnp.sum(jnp.sin(function(*problem)))
+    return jax.grad(loss, argnums=range(6))
+
+
+def shape(batch, L, H, P, gradients, rounds=11):
+    """All candidates at one shape, in turn."""
+    arguments = problem(batch, L, H, P)
+    functions = {name: ours(options, batch, L) for name, options in METHODS.items()}
+    functions["reference"] = jax.vmap(peers.s5_scan_layer, (*[None] * 5, 0))
+    functions["discretax"] = discretax(H, P)
+    truth = functions["reference"](*arguments)
+    for name, function in functions.items():
+        error = jnp.abs(function(*arguments) - truth).max() / jnp.abs(truth).max()
+        assert error < 1e-4, (name, error)
+    if gradients:
+        functions = {name: gradient(f) for name, f in functions.items()}
+    return {"batch": batch, "L": L, "H": H, "P": P, "gradients": gradients,
+            "chunk": s5._chunk_size(L, batch),
+            "methods": compare(functions, arguments, "reference", rounds,
+                               budget=90, others=["discretax"])}
+
+
+def main(quick=False):
+    start = time.perf_counter()
+    result = provenance(quick=quick, dt=[1e-3, 1e-1], dtype="float32", seed=0,
+                        peers={"discretax": version("discretax")})
+    result["shapes"] = []
+    for sizes in [(2, 48, 4, 2)] if quick else SHAPES:
+        for gradients in (False, True):
+            alone = [sys.executable, "-m", "benchmarks.scans", "--shape",
+                     *map(str, sizes), str(int(gradients)), str(3 if quick else 11)]
+            result["shapes"].append(json.loads(subprocess.run(
+                alone, check=True, text=True, stdout=subprocess.PIPE).stdout))
+    result["wall_s"] = round(time.perf_counter() - start, 1)
+    if quick:
+        print(result)
+    else:
+        print(record("scans", result))
+
+
+if __name__ == "__main__":
+    if "--shape" in sys.argv:
+        *sizes, gradients, rounds = map(int, sys.argv[2:])
+        print(json.dumps(shape(*sizes, bool(gradients), rounds)))
+    else:
+        main("--quick" in sys.argv)
