@@ -275,6 +275,7 @@ def scan_in_chunks(function, parameters, x0, inputs, chunk: int,
     """
     if not isinstance(chunk, int) or chunk < 1:
         raise ValueError(f"chunk is {chunk!r}: need an integer of at least 1")
+    chunk = min(chunk, jax.tree.leaves(inputs)[0].shape[axis])
     return _compiled(function, chunk, reverse, axis, parameters, x0, inputs)
 
 
@@ -416,7 +417,7 @@ def linear_scan(
         constant = a.shape[0] != b.shape[0]
         return scan_in_chunks(
             _states_reversed if reverse else _states, a if constant else None,
-            x0, b if constant else (a, b), min(chunk, b.shape[0]), reverse)[1]
+            x0, b if constant else (a, b), chunk, reverse)[1]
     if reverse:  # both, or a_k would meet b_{L-1-k}
         a, b = a[::-1], b[::-1]
     if method == "associative":

@@ -7,10 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from annotated_ssm import s5
 from annotated_ssm.cauchy import dplr_kernel, to_C_tilde
 from annotated_ssm.nplr import dplr
 from benchmarks import measure
-from benchmarks.peers import broadcasting_kernel
+from benchmarks.peers import broadcasting_kernel, s5_layer, s5_parameters
 
 RESULTS = sorted(measure.RESULTS.glob("*.json"))
 
@@ -29,6 +30,18 @@ def test_the_broadcasting_kernel_is_the_kernel(L):
     # A division by the rounding error of 1 + z, in float32.
     np.testing.assert_allclose(broadcasting_kernel(*given, 0.1, L), K, rtol=0,
                                atol=1e-4 * np.abs(K).max())
+
+
+def test_the_rewritten_s5_is_the_layer():
+    p = s5_parameters(np.random.default_rng(0), 6, 8)
+    assert p["B"].shape == (8, 6, 2)
+    u = np.random.default_rng(1).normal(size=(100, 6)).astype(np.float32)
+    Λ = p["Lambda_re"] + 1j * p["Lambda_im"]
+    B, C = (p[k][..., 0] + 1j * p[k][..., 1] for k in "BC")
+    y = s5.apply_ssm(Λ, B, C, p["D"], jnp.exp(p["log_dt"]), u)[0]
+    # its e^{λΔ} − 1 cancels: eps/Δ of the states, 1e-4 at the least Δ
+    np.testing.assert_allclose(s5_layer(p, u), y, rtol=0,
+                               atol=3e-4 * np.abs(y).max())
 
 
 def test_compare_reports_every_candidate():
@@ -52,7 +65,8 @@ def test_a_result_is_written_whole(tmp_path, monkeypatch):
 
 
 def test_there_are_results():
-    assert [path.stem for path in RESULTS] == ["baselines", "kernels", "layers"]
+    assert [path.stem for path in RESULTS] == [
+        "baselines", "kernels", "layers", "scans"]
 
 
 @pytest.mark.parametrize("path", RESULTS, ids=lambda p: p.stem)

@@ -145,6 +145,42 @@ def test_no_product_of_three_sizes_and_no_complex_input(options):
                 assert not (L in shape and H in shape), (shape, dtype)
 
 
+@pytest.mark.parametrize("options", [
+    {}, dict(bidirectional=True), dict(steps=np.ones(40, np.float32)),
+    dict(mask=np.ones((2, 40), bool), bidirectional=True)])
+def test_chunks_store_no_states(options):
+    """In chunks of 5 nothing has as many states as there are samples."""
+    L, H, P = 40, 7, 22
+    p = s5.initialize(jax.random.key(6), H, P, 1,
+                      bidirectional=options.get("bidirectional", False))
+    apply = lambda *a: s5.apply_ssm(
+        *a, **options, scan_method="chunked", chunk=5)[0].sum()
+    seen = list(arrays(jax.grad(apply, argnums=range(6)), *complex_of(p),
+                       jnp.zeros((2, L, H))))
+    assert any(5 in shape and P // 2 in shape for shape, _ in seen)
+    for shape, _ in seen:
+        assert not (L in shape and (P // 2 in shape or P in shape)), shape
+
+
+@pytest.mark.parametrize("options", [{}, dict(steps=np.ones(2048, np.float32))])
+def test_chunks_need_less_memory(options):
+    """The compiler's count for the gradient by everything, 8 sequences."""
+    p = s5.initialize(jax.random.key(0), 16, 32)
+    u = jax.ShapeDtypeStruct((8, 2048, 16), jnp.float32)
+
+    def memory(**how):
+        loss = lambda *a: jnp.sum(jnp.sin(s5.apply_ssm(*a, **options, **how)[0]))
+        compiled = jax.jit(jax.grad(loss, argnums=range(6))).lower(
+            *complex_of(p), u).compile()
+        return compiled.memory_analysis().temp_size_in_bytes
+
+    chunked = memory(scan_method="chunked")
+    assert chunked < 0.55 * memory(scan_method="sequential")
+    # the input's size counts the rest: u, y and their cotangents
+    assert chunked < 4 * 4 * u.size
+    assert memory(scan_method="chunked", chunk=32) < chunked
+
+
 @pytest.mark.parametrize("L", [0, 1, 2])
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("batch", [(), (2,)])

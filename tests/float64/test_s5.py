@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from annotated_ssm import s5
-from annotated_ssm.scan import METHODS
+from annotated_ssm.scan import METHODS, linear_scan
 
 REFERENCE = np.load(Path(__file__).parents[1] / "reference.npz")
 REGULAR = [*METHODS, "auto"]
@@ -80,7 +80,7 @@ def test_oracle(scan_method, method, bidirectional, conj_sym, masked):
             continue
         apply = jax.jit(lambda u: s5.apply_ssm(
             *arguments[:-1], u, **options, steps=steps,
-            scan_method=scan_method))
+            scan_method=scan_method, chunk=5))
         y, last = apply(arguments[-1])
         y_, last_ = s5.apply_ssm_naive(*arguments, **options, steps=steps)
         np.testing.assert_allclose(y, y_, rtol=0, atol=1e-12)
@@ -101,7 +101,7 @@ def test_a_padded_batch_equals_each_sequence_alone(
              if irregular else None)
     y, last = s5.apply_ssm(
         *system_, u, bidirectional=bidirectional, mask=mask, steps=steps,
-        x0=x0 if with_x0 else None)
+        x0=x0 if with_x0 else None, chunk=5)
     assert y.shape == u.shape and last.shape == x0.shape
     for i, n in enumerate(lengths):
         start = (x0[:, i] if bidirectional else x0[i]) if with_x0 else None
@@ -142,7 +142,7 @@ def test_gradients_are_finite_and_the_same_by_every_method(
     def loss(arguments, x0, scan_method):
         y, last = s5.apply_ssm(
             *arguments, bidirectional=bidirectional, steps=steps, mask=mask,
-            x0=x0, scan_method=scan_method)
+            x0=x0, scan_method=scan_method, chunk=5)
         return jnp.sum(weights * y) + jnp.sum(jnp.abs(last)**2)
 
     gradient = jax.jit(jax.grad(loss, argnums=(0, 1)), static_argnums=2)
@@ -151,6 +151,25 @@ def test_gradients_are_finite_and_the_same_by_every_method(
     for a, e in zip(jax.tree.leaves(actual), jax.tree.leaves(expected)):
         assert np.isfinite(a).all()
         np.testing.assert_allclose(a, e, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_a_scan_of_ones_own(bidirectional):
+    """Called as linear_scan is, and its result is the one that is used."""
+    arguments, x0 = system(7, bidirectional=bidirectional, batch=(2,))
+    calls = []
+
+    def own(a, b, x0, reverse):
+        calls.append(reverse)
+        return linear_scan(a, b, x0, reverse, "associative")
+
+    options = dict(bidirectional=bidirectional, x0=x0,
+                   steps=np.linspace(0, 2, 12))
+    expected = s5.apply_ssm(*arguments, **options, scan_method="sequential")
+    actual = s5.apply_ssm(*arguments, **options, scan_method=own)
+    assert calls == [False, True][:1 + bidirectional]
+    for a, e in zip(actual, expected):
+        np.testing.assert_allclose(a, e, rtol=0, atol=1e-12)
 
 
 def test_gradient_against_central_differences():

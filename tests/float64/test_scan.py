@@ -7,7 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from annotated_ssm.scan import METHODS, linear_scan, linear_scan_naive
+from annotated_ssm.scan import (
+    METHODS,
+    linear_scan,
+    linear_scan_naive,
+    scan_in_chunks,
+)
 
 LENGTHS = (0, 1, 2, 3, 5, 8, 13, 64, 100)
 P, BATCH = 3, 2
@@ -125,3 +130,56 @@ def test_forward_mode_agrees_with_a_difference_quotient(method):
     h = 1e-6
     quotient = (linear_scan_naive(a + h, b, x0) - linear_scan_naive(a - h, b, x0)) / (2 * h)
     np.testing.assert_allclose(tangent, quotient, rtol=1e-7, atol=1e-7)
+
+
+def pendulum(parameters, x, part):
+    """No linear recurrence: trees of states, inputs and outputs of two kinds."""
+    w, v = parameters["w"], parameters["v"]
+
+    def one(x, u):
+        x = {"p": jnp.sin(w * x["p"] + x["q"]), "q": v @ x["q"] + u["b"] * u["a"]}
+        return x, (x["p"] * x["q"], x["q"].sum())
+
+    return jax.lax.scan(one, x, part)
+
+
+def backwards(parameters, x, part):
+    flip = lambda tree: jax.tree.map(lambda z: z[::-1], tree)
+    x, out = pendulum(parameters, x, flip(part))
+    return x, flip(out)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("L, chunk", [
+    (1, 1), (7, 1), (7, 3), (8, 4), (9, 4), (7, 7), (3, 5)])
+def test_chunks_of_any_recurrence_are_the_whole(L, chunk, reverse):
+    rng = np.random.default_rng(0)
+    parameters = {"w": rng.normal(size=3), "v": 0.5 * rng.normal(size=(3, 3))}
+    x0 = {"p": rng.normal(size=3), "q": rng.normal(size=3)}
+    inputs = {"a": rng.normal(size=L), "b": rng.normal(size=(L, 3))}
+    function = backwards if reverse else pendulum
+
+    def in_chunks(*arguments):
+        return scan_in_chunks(function, *arguments, chunk, reverse)
+
+    def pulled_back(f):
+        out, vjp = jax.vjp(f, parameters, x0, inputs)
+        return out, vjp(jax.tree.map(lambda z: jnp.cos(z + 1), out))
+
+    expected = pulled_back(lambda *arguments: function(*arguments))
+    for a, e in zip(jax.tree.leaves(pulled_back(in_chunks)),
+                    jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, e, rtol=0, atol=1e-12)
+
+
+def test_chunks_along_another_axis():
+    """Time is the last but one of u and the last but one of the result."""
+    u = np.random.default_rng(0).normal(size=(2, 11, 3))
+
+    def sums(_, x, u):
+        xs = x[:, None] + jnp.cumsum(u, 1)
+        return xs[:, -1], xs
+
+    x, xs = scan_in_chunks(sums, None, jnp.zeros((2, 3)), jnp.asarray(u), 4, axis=-2)
+    np.testing.assert_allclose(xs, np.cumsum(u, 1), rtol=0, atol=1e-13)
+    np.testing.assert_allclose(x, u.sum(1), rtol=0, atol=1e-13)
