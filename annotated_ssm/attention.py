@@ -123,10 +123,10 @@ class Attention(_Heads):
     def init_state(self, batch: int):
         """Keys, values (batch, capacity, heads, d), count and time (batch,)."""
         need(not self.bidirectional, STREAM_ERROR.format("run as a stream"))
+        dtype = jnp.result_type(self.key.kernel[...], jnp.float32)
         cache = jnp.zeros((batch, self.capacity, self.heads,
-                           self.H // self.heads), jnp.float32)
-        return (cache, cache, jnp.zeros(batch, jnp.int32),
-                jnp.zeros(batch, jnp.float32))
+                           self.H // self.heads), dtype)
+        return cache, cache, jnp.zeros(batch, jnp.int32), jnp.zeros(batch, dtype)
 
     def __call__(self, u: Float[ArrayLike, "batch L H"],
                  steps: Steps | None = None, mask: Mask | None = None,
