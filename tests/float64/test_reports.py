@@ -57,7 +57,8 @@ both_directions = pytest.mark.parametrize(
 
 def double(module):
     graph, state = nnx.split(module)
-    return nnx.merge(graph, jax.tree.map(lambda a: a.astype(jnp.float64), state))
+    return nnx.merge(graph, jax.tree.map(
+        lambda a: a.astype(jnp.float64) if a.dtype == jnp.float32 else a, state))
 
 
 @functools.cache
@@ -81,7 +82,11 @@ call = nnx.jit(lambda layer, *a: layer(*a))
 advance = nnx.jit(lambda layer, *a: layer.step(*a))
 
 
-def close(got, want, atol=1e-10):
+def close(got, want, atol=1e-10, name=None):
+    # Flax takes the softmax of attention in float32, whatever it is given; times
+    # of some 2L turn its queries, in float32 too.
+    single = 8 * L * H * np.finfo(np.float32).eps
+    atol = single if name == "attention" else atol
     got, want = jax.tree.leaves(got), jax.tree.leaves(want)
     for a, b in zip(got, want, strict=True):
         assert np.shape(a) == np.shape(b)
@@ -111,11 +116,11 @@ def test_a_loop_of_steps_is_the_call(name, timed):
         outputs.append(y_k)
     y = jnp.stack(outputs, 1)
     whole, last = call(model, u, steps, None, state)
-    close(whole, y)
-    close(last, x)
+    close(whole, y, name=name)
+    close(last, x, name=name)
     for n in LENGTHS[:-1] if name in ("S5", "S4") else (1, 13):
         head, _ = call(model, u[:, :n], cut(steps, slice(n)), None, state)
-        close(head, y[:, :n])
+        close(head, y[:, :n], name=name)
 
 
 @every_layer
@@ -126,10 +131,10 @@ def test_no_output_knows_the_future(name):
     u, _ = draw(name, shape=(1, 8))
     y, _ = call(model, u)
     for n in 1, 2, 7:
-        close(call(model, u[:, :n])[0], y[:, :n], 1e-12)
+        close(call(model, u[:, :n])[0], y[:, :n], 1e-12, name)
     for k in range(1, 8):
         other, _ = call(model, np.concatenate([u[:, :k], u[:, k:] + 10], 1))
-        close(other[:, :k], y[:, :k], 1e-12)
+        close(other[:, :k], y[:, :k], 1e-12, name)
         assert np.abs(other - y)[:, k:].max() > 1e-3
 
 
@@ -150,8 +155,8 @@ def test_state_of_one_layer_is_never_another_layers(name, depth):
     for part in slice(4, 8), slice(8, 12):            # then in pieces
         y_part, state = call(model, cut(u, part), cut(steps, part), None, state)
         outputs.append(y_part)
-    close(jnp.concatenate(outputs, 1), y)
-    close(state, last)
+    close(jnp.concatenate(outputs, 1), y, name=name)
+    close(state, last, name=name)
     go_on = lambda states: call(model, u[:, :4], cut(steps, slice(4)), None, states)
     out, after = go_on(last)
     for i in range(depth):                # a state reaches its own block and later
@@ -191,8 +196,8 @@ def test_a_token_is_one_step(name):
     # and the whole, prompt and answers, run at once says the same
     fed = np.tanh(np.concatenate([y[:, -1:], ys[:, :-1]], 1))
     whole, last = call(model, np.concatenate([u, fed], 1))
-    close(ys, whole[:, 9:], 1e-9)
-    close(x, last, 1e-9)
+    close(ys, whole[:, 9:], 1e-9, name)
+    close(x, last, 1e-9, name)
 
 
 # Padding
@@ -213,7 +218,7 @@ def test_mixed_lengths_in_a_batch(name, bidirectional, timed):
     for row, n in enumerate(lengths):
         alone, x = call(model, u[row:row + 1, :n],
                         None if steps is None else steps[row:row + 1, :n])
-        close(y[row, :n], alone[0], 1e-12)
+        close(y[row, :n], alone[0], 1e-12, name)
         assert not np.any(y[row, n:])
         if name != "attention":         # whose cache may keep what it never reads
             close(take(last, row, bidirectional), take(x, 0, bidirectional), 1e-12)
@@ -229,12 +234,12 @@ def test_intervals_belong_to_their_own_sequence(name, bidirectional):
     each other's intervals."""
     model = layer(name, bidirectional)
     u, steps = draw(name, shape=(3, 12))
-    close(call(model, u, np.ones((3, 12))), call(model, u))
+    close(call(model, u, np.ones((3, 12))), call(model, u), name=name)
     y, last = call(model, u, steps)
     order = np.array([2, 0, 1])
     mixed, moved = call(model, u[order], steps[order])
-    close(mixed, y[order], 1e-13)
-    close(moved, take(last, order, bidirectional), 1e-13)
+    close(mixed, y[order], 1e-13, name)
+    close(moved, take(last, order, bidirectional), 1e-13, name)
     other = np.concatenate([steps[:2], 3 * steps[2:]])
     there, _ = call(model, u, other)
     np.testing.assert_array_equal(there[:2], y[:2])
