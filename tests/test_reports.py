@@ -7,21 +7,28 @@ direction where it could occur. The tests below are those that had no other home
 
 import ast
 import functools
+import hashlib
+import importlib
+import importlib.metadata
+import importlib.util
+import os
 import subprocess
 import sys
 import types
 import warnings
 
+import flax
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from flax import nnx
 from jaxprs import arrays, equations
 from repository import MODULES, NOTEBOOKS, ROOT, cells, tracked_files
 from test_repository import COLAB_CELL, code_of
 
-from annotated_ssm import bank, baselines, hippo, nplr, s4, s4d, s5, scan
+from annotated_ssm import baselines, hippo, nplr, s4, s4d, s5, scan
 from annotated_ssm.attention import LinearAttention
 from annotated_ssm.baselines import LSSL
 from annotated_ssm.layers import DSS, S4, S4D, S5
@@ -39,7 +46,8 @@ REPORTS = {
     "state-spaces/s4#104": "tests/test_state_space.py::"
                            "test_convolution_equals_the_sum",
     "HazyResearch/safari#4": f"{DOUBLE}::test_no_output_knows_the_future",
-    "srush/annotated-s4#59": "tests/test_s4.py::test_memory_of_the_compiled_convolution",
+    "srush/annotated-s4#59": "tests/test_s4.py::"
+                             "test_memory_of_the_compiled_convolution",
     "state-spaces/s4#51": "tests/test_s4d.py::"
                           "test_memory_is_a_small_part_of_the_vandermonde_matrix",
     # state and length
@@ -395,9 +403,6 @@ print(hashlib.sha256(b"".join(a.tobytes() for a in tables())).hexdigest())
 def test_starts_are_the_same_whatever_jax_is_set_to():
     """jax-ml/jax#32641: NumPy in double precision on the host, to the last bit;
     inside a traced function too, and with JAX's double precision on or off."""
-    import hashlib
-    import os
-
     def digest():
         found = list(tables())
         for a in found:
@@ -416,7 +421,7 @@ def test_starts_are_the_same_whatever_jax_is_set_to():
 
 # Names that come and go
 
-LIBRARIES = {"jax": jax, "flax": __import__("flax"), "optax": __import__("optax")}
+LIBRARIES = {"jax": jax, "flax": flax, "optax": optax}
 FORBIDDEN = ("jax.tree_map", "jax.tree_leaves", "jax.tree_multimap",
              "jax.numpy.DeviceArray", "jax.interpreters", "jax.lib", "jax.linear_util",
              "jax.abstract_arrays", "jax.experimental.maps", "jax.experimental.pjit",
@@ -471,9 +476,8 @@ def test_names_of_jax_are_public_and_present(path):
                 if not isinstance(found, types.ModuleType):
                     break                   # attributes of a value, not of a library
                 if not hasattr(found, part):
-                    found = __import__(f"{found.__name__}.{part}", fromlist=["_"])
-                else:
-                    found = getattr(found, part)
+                    importlib.import_module(f"{found.__name__}.{part}")
+                found = getattr(found, part)
 
 
 @each_source
@@ -489,8 +493,6 @@ def test_no_frozen_dictionaries(path):
 def test_the_colab_cell_notices_another_jax(after, monkeypatch):
     """google/flax#2861, #2950; scico#394; JaxMARL#161: an install that changes
     JAX under a running kernel. (Each notebook begins with this cell.)"""
-    import importlib.metadata
-    import importlib.util
     installed = []
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(importlib.metadata, "version", lambda name: (
