@@ -289,10 +289,11 @@ class LinearAttention(_Heads):
         return self._empty(batch)
 
     def _empty(self, batch):
-        d, zeros = self.H // self.heads, jnp.zeros
-        return (zeros((batch, self.heads, d, d), jnp.float32),
-                zeros((batch, self.heads, d, 1), jnp.float32),
-                zeros(batch, jnp.float32))
+        d, dtype = self.H // self.heads, jnp.result_type(
+            self.key.kernel[...], jnp.float32)
+        return (jnp.zeros((batch, self.heads, d, d), dtype),
+                jnp.zeros((batch, self.heads, d, 1), dtype),
+                jnp.zeros(batch, dtype))
 
     def __call__(self, u: Float[ArrayLike, "batch L H"],
                  steps: Steps | None = None, mask: Mask | None = None,
@@ -322,6 +323,7 @@ class LinearAttention(_Heads):
         state = empty if state is None else state
         check_like(state, empty)
         (q, k, v), (S, z, time) = self._split(u), state
+        S, z = (jnp.asarray(a, jnp.result_type(a, v)) for a in (S, z))
         q, k = feature_map(q), feature_map(k)
         if mask is not None:
             k = jnp.where(mask[..., None, None], k, 0)

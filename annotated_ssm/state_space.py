@@ -337,6 +337,28 @@ def phi1(z: Inexact[ArrayLike, "..."] | Scalar) -> Inexact[Array, "..."]:
     """
     return _moment(*_inexact(*as_arrays(z)), 0)
 
+# %% ../nbs/01_state_space.ipynb #zohrem01
+def _remainder(x, y):
+    """What rounding took away from the product of two real arrays."""
+    exponent, digits = jnp.finfo(x.dtype).nexp, jnp.finfo(x.dtype).nmant
+    cut = lambda v, n: lax.reduce_precision(v, exponent, n)
+    a, b = cut(x, (digits - 1) // 2), cut(y, (digits - 1) // 2)
+    rest, last = x - a, y - b
+    lost = ((a * b - cut(x * y, digits)) + a * last + rest * b) + rest * last
+    return lax.stop_gradient(jnp.where(jnp.isfinite(lost), lost, 0))
+
+
+def _zoh_diagonal(Λ, dt, z):
+    """$e^{\\Lambda\\Delta}$ and $\\Delta\\varphi_1(\\Lambda\\Delta)$, given $z$, the
+    rounded product."""
+    if jnp.iscomplexobj(Λ):
+        r = lax.complex(_remainder(Λ.real, dt), _remainder(Λ.imag, dt))
+    else:
+        r = _remainder(Λ, dt)
+    e, φ = jnp.exp(z), phi1(z)
+    r_over_z = r / lax.stop_gradient(jnp.where(z == 0, 1, z))
+    return e + e * r, dt * (φ + r_over_z * (e - φ))
+
 # %% ../nbs/01_state_space.ipynb #1c208133
 def discretize_diagonal(
     Λ: Inexact[ArrayLike, "P"], B: Inexact[ArrayLike, "P *H"],
@@ -369,7 +391,7 @@ def discretize_diagonal(
     dt = _checked_dt(dt, [(), (P,)], Λ.dtype)
     z = dt * Λ
     if method == "zoh":
-        Λ_bar, scale = jnp.exp(z), dt * phi1(z)
+        Λ_bar, scale = _zoh_diagonal(Λ, dt, z)
     else:
         scale = dt / (1 - α * z)
         Λ_bar = (1 + (1 - α) * z) / (1 - α * z)

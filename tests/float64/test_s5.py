@@ -64,8 +64,8 @@ def test_reference_with_steps_of_one(prefix, options, scan_method):
 
 
 @pytest.mark.parametrize("scan_method", REGULAR)
-@pytest.mark.parametrize("method, conj_sym", [
-    ("zoh", True), ("bilinear", False)])
+@pytest.mark.parametrize("method", s5.METHODS)
+@pytest.mark.parametrize("conj_sym", [False, True])
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
 def test_oracle(scan_method, method, bidirectional, conj_sym, masked):
