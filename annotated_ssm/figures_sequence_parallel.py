@@ -5,10 +5,10 @@
 # %% auto #0
 __all__ = ['stretches', 'sent']
 
-# %% ../nbs/08bf_figures.ipynb #3153440d
+# %% ../nbs/08bf_figures.ipynb #261f306a
 import numpy as np
 
-from .plotting import PALETTE, figure, label_line, states
+from .plotting import PALETTE, figure, label_lines, states
 
 # %% ../nbs/08bf_figures.ipynb #e5097a38
 def stretches(local, carried, added, xs):
@@ -51,7 +51,7 @@ def stretches(local, carried, added, xs):
     axes[2].set(xlabel="$k$", xlim=(-1.5, D * n - 0.5 + 0.15 * n))
     return fig
 
-# %% ../nbs/08bf_figures.ipynb #5637e88c
+# %% ../nbs/08bf_figures.ipynb #dfc1c660
 def sent(lengths, received):
     """Bytes that a device receives against the length of the sequence.
 
@@ -62,12 +62,12 @@ def sent(lengths, received):
     Returns:
         The figure; a line a program, in the dict's order.
     """
-    fig, ax = figure(height=2.6, width=0.8)
+    fig, ax = figure(height=2.6)
     ax.set_xscale("log", base=2)
     ax.set_yscale("symlog", linthresh=100)
     colours = PALETTE["error"], PALETTE["s4"], PALETTE["state"]
-    for (name, values), colour in zip(received.items(), colours):
-        line, = ax.plot(lengths, values, "-o", ms=4, color=colour)
-        label_line(ax, line, name, fontsize=8)
-    ax.set(xlabel="$L$", ylabel="bytes", ylim=(0, None))
+    lines = [ax.plot(lengths, values, "-o", ms=4, color=colour)[0]
+             for values, colour in zip(received.values(), colours)]
+    ax.set(xlabel="$L$", ylabel="bytes received", ylim=(0, None), xticks=lengths)
+    label_lines(ax, dict(zip(lines, received)), fontsize=8)
     return fig

@@ -75,7 +75,14 @@ def _way_up(a, b):
         a, b = combine(earlier, later)
     return reduce(combine, waiting, (a[0], b[0]))
 
-# %% ../nbs/08b_sequence_parallel.ipynb #1b298b6c
+# %% ../nbs/08b_sequence_parallel.ipynb #05f70590
+def _common_dtype(a, b, x0, method):
+    # linear_scan itself checks shapes, dtypes and the method, without running.
+    like = [z if z is None else jax.ShapeDtypeStruct(np.shape(z), jnp.result_type(z))
+            for z in (a, b, x0)]
+    return jax.eval_shape(partial(linear_scan, method=method), *like).dtype
+
+# %% ../nbs/08b_sequence_parallel.ipynb #da0689be
 def summarize(a, b, reverse=False, method="sequential"):
     """A stretch of steps of $x_k = a_k x_{k-1} + b_k$ as a single step.
 
@@ -90,9 +97,13 @@ def summarize(a, b, reverse=False, method="sequential"):
         A, the product of the coefficients, shaped like one of them; and B
         (..., P), the state at the end if the one before is zero. Both in the
         common dtype.
+
+    Raises:
+        ValueError: what `linear_scan` refuses, or no steps.
     """
     a, b = as_arrays(a, b)
-    dtype = jnp.result_type(a, b)
+    dtype = _common_dtype(a, b, None, method)
+    need(len(b) > 0, f"b has shape {b.shape}; need at least one step")
     wide, b = _wide(jnp.asarray(a, dtype), b.ndim), jnp.asarray(b, dtype)
     if method in LOOPS:
         A, B = _loop(wide, b, reverse)
@@ -232,7 +243,7 @@ def _axes(name, value, mesh):
          f"from {mesh.axis_names}")
     return axes
 
-# %% ../nbs/08b_sequence_parallel.ipynb #5f7852ec
+# %% ../nbs/08b_sequence_parallel.ipynb #7a9ebaef
 def sequence_parallel_scan(
     a: Inexact[ArrayLike, "P"]
     | Inexact[ArrayLike, "L P"]
@@ -278,14 +289,11 @@ def sequence_parallel_scan(
     """
     a, b, x0 = as_arrays(a, b, x0)
     need(isinstance(mesh, Mesh), f"mesh is {mesh!r}; need a jax.sharding.Mesh")
-    sequence = _axes("sequence", sequence, mesh)
+    time = _axes("sequence", sequence, mesh)
     rows = () if batch is None else _axes("batch", batch, mesh)
-    need(len({*sequence, *rows}) == len(sequence + rows),
+    need(len({*time, *rows}) == len(time + rows),
          f"sequence is {sequence!r} and batch is {batch!r}; need each axis once")
-    like = [z if z is None else jax.ShapeDtypeStruct(np.shape(z), jnp.result_type(z))
-            for z in (a, b, x0)]
-    check = partial(linear_scan, reverse=reverse, method=method)
-    dtype = jax.eval_shape(check, *like).dtype
+    dtype = _common_dtype(a, b, x0, method)
     if rows:
         need(b.ndim > 2, f"batch is {batch!r} and b has shape {b.shape}; need "
              "(L, batch, ..., P)")
@@ -298,7 +306,7 @@ def sequence_parallel_scan(
         method = "sequential" if on_cpu else tree
     if b.size == 0:
         return jnp.asarray(b, dtype)
-    return _run(a, b, x0, _Plan(mesh, sequence, rows, bool(reverse), method))
+    return _run(a, b, x0, _Plan(mesh, time, rows, bool(reverse), method))
 
 # %% ../nbs/08b_sequence_parallel.ipynb #550ae0f6
 def collectives(program):
