@@ -27,6 +27,7 @@ IMPORTS = {
     "s4d": ("nplr", "sequences", "state_space"),
     "bank": ("s4d", "sequences"),
     "scan": (),
+    "sequence_parallel": ("scan", "sequences"),
     "s5": ("scan", "nplr", "state_space", "sequences"),
     "equivalence": ("s4", "bank", "s5"),
     "interface": ("sequences", "state_space"),
@@ -44,8 +45,8 @@ IMPORTS = {
 }
 # Functions on arrays that know no neural-network library.
 THEORY = ("state_space", "sequences", "hippo", "diagonalization", "nplr", "cauchy",
-          "kernels_time", "fast_cauchy", "s4", "s4d", "bank", "scan", "s5",
-          "equivalence")
+          "kernels_time", "fast_cauchy", "s4", "s4d", "bank", "scan",
+          "sequence_parallel", "s5", "equivalence")
 # Notebooks draw and check with these; no module does.
 LEAVES = ("plotting", "checks")
 TOOLCHAIN = {"nbdev", "fastcore", "execnb"}

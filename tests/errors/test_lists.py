@@ -4,9 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import Mesh
 
 from annotated_ssm import (cauchy, fast_cauchy, hippo, kernels_time, nplr, s5,
-                           scan, sequences, state_space)
+                           scan, sequence_parallel, sequences, state_space)
 
 A, B, C = [[-1.0, 0.5], [0.0, -2.0]], [1.0, 1.0], [1.0, -1.0]
 Λ, P, v = [-1.0 + 1j, -2.0 + 3j], [[1.0 + 0j, 0.5 + 0j]], [1.0 + 0j, 2.0 + 0j]
@@ -56,6 +57,9 @@ CASES = [
     (sequences.reverse_prefix, dict(z=b, length=2)),
     (scan.linear_scan, dict(a=a, b=b, x0=[1.0, 1.0])),
     (scan.linear_scan_naive, dict(a=a, b=b, x0=[1.0, 1.0])),
+    (sequence_parallel.summarize, dict(a=a, b=b)),
+    (sequence_parallel.sequence_parallel_scan,
+     dict(a=a, b=b, x0=[1.0, 1.0], mesh=Mesh(np.array(jax.devices()[:1]), ("sequence",)))),
     (s5.apply_ssm, S5 | dict(u=[[1.0], [2.0]], steps=[1.0, 0.5], mask=[True, False],
                              x0=v)),
     (s5.step, S5 | dict(u_k=[1.0], x=v, step=0.5)),
