@@ -172,7 +172,7 @@ FREE = {"broadcast_in_dim", "reshape", "squeeze", "transpose", "concatenate",
         "slice", "dynamic_slice", "dynamic_update_slice", "gather", "scatter",
         "convert_element_type", "real", "imag", "complex", "conj", "pad", "rev",
         "copy", "copy_p", "iota", "select_n", "stop_gradient", "split",
-        "expand_dims", "stack"}
+        "expand_dims", "stack", "sharding_constraint"}
 
 
 def _size(variable):

@@ -9,8 +9,9 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import AxisType, Mesh
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from annotated_ssm import s5
 from annotated_ssm.scan import linear_scan_naive
 from annotated_ssm.sequence_parallel import sequence_parallel_scan
 
@@ -146,12 +147,40 @@ def transformed(mesh, names):
     np.testing.assert_allclose(second, right, atol=8 * BATCH * U * right.max())
 
 
+def s5_layer(mesh, names):
+    """s5.apply_ssm with this scan, split, against one device: uneven, padded."""
+    p = s5.initialize(jax.random.key(0), 4, 2 * P, bidirectional=True,
+                      dt_min=0.05, dt_max=0.5)
+    B, C = (p[k][..., 0] + 1j * p[k][..., 1] for k in "BC")
+    system = p["Lambda_re"] + 1j * p["Lambda_im"], B, C, p["D"], jnp.exp(p["log_dt"])
+    rng = np.random.default_rng(3)
+    u = rng.standard_normal((BATCH, 32, 4)).astype(REAL)
+    split = jax.device_put(u, NamedSharding(mesh, PartitionSpec("data", "sequence")))
+    steps = rng.uniform(0, 2, (BATCH, 32)).astype(REAL)
+    mask = np.arange(32) < np.array([[32], [9], [0], [20]])
+    for options in {}, dict(steps=steps), dict(mask=mask), dict(mask=mask, steps=steps):
+        def loss(system, u, scan_method):
+            y, x = s5.apply_ssm(*system, u, bidirectional=True, **options,
+                                scan_method=scan_method)
+            return jnp.sum(jnp.sin(y)) + jnp.sum(jnp.abs(x) ** 2), y
+
+        both = jax.jit(jax.value_and_grad(loss, (0, 1), has_aux=True),
+                       static_argnums=2)
+        here = both(system, u, "sequential")
+        there = both(system, split, partial(sequence_parallel_scan, mesh=mesh, **names))
+        for one, other in zip(*map(jax.tree.leaves, (here, there)), strict=True):
+            # sums over the batch and 32 samples, each of a few roundings
+            size = BATCH * 32 * max(1.0, float(jnp.abs(one).max()))
+            assert np.abs(np.asarray(one) - other).max() <= 8 * U * size, options
+
+
 name = sys.argv[1]
 mesh, names = MESHES[name]
 with jax.set_mesh(mesh) if name == "explicit" else mesh:
     lengths(mesh, names, turn=list(MESHES).index(name))
     if name == "2x4":
         methods(mesh, names)
+        s5_layer(mesh, names)
     if name == "8":
         transformed(mesh, names)
 print("ok")
