@@ -37,6 +37,8 @@ IMPORTS = {
     "attention": ("recurrent",),
     "datasets": (),
     "generators": (),
+    "listops": ("generators",),
+    "signals": ("generators",),
     "tasks": ("datasets", "generators"),
     "training": ("models", "tasks"),
     "experiments": ("training", "baselines", "attention"),
