@@ -91,7 +91,7 @@ def reconstruct(stream: Stream, n: int, *, length: int = 1024, cycles: int = 8
     u[:, :length // 2, 0] = y[:, length // 2:, 0] = signal
     return Examples(u, y, np.tile(np.arange(length) >= length // 2, (n, 1)))
 
-# %% ../nbs/15e_signals.ipynb #54381486
+# %% ../nbs/15e_signals.ipynb #9d71eff3
 def mackey_glass_path(past: Float64[np.ndarray, "m_plus_1 n"], steps: int,
                       h: float) -> Float64[np.ndarray, "steps n"]:
     """Solve the Mackey-Glass equation onward from its past, bilinear rule.
@@ -105,7 +105,12 @@ def mackey_glass_path(past: Float64[np.ndarray, "m_plus_1 n"], steps: int,
 
     Returns:
         (steps, n) values at times h, 2h, …
+
+    Raises:
+        ValueError: past has fewer than two values.
     """
+    if len(past) < 2:
+        raise ValueError(f"past has shape {past.shape}; need (m + 1, n) with m ≥ 1")
     m, β, γ = len(past) - 1, 0.2, 0.1
     x = np.concatenate([past, np.zeros((steps, past.shape[1]))])
     keep, gain = (1 - γ * h / 2) / (1 + γ * h / 2), (h / 2) / (1 + γ * h / 2)
