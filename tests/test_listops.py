@@ -15,8 +15,9 @@ def oracle(words):
     """The value by Python's own parser: brackets become calls."""
     call = {"[MIN": "min(", "[MAX": "max(", "[MED": "median(", "[SM": "last_digit("}
     source = "".join(call.get(w, ")," if w == "]" else f"{w},") for w in words.split())
-    functions = dict(median=lambda *v: int(np.median(v)), last_digit=lambda *v: sum(v) % 10,
-                     min=lambda *v: int(np.min(v)), max=lambda *v: int(np.max(v)))
+    functions = dict(median=lambda *v: int(np.median(v)),
+                     last_digit=lambda *v: sum(v) % 10, min=lambda *v: int(np.min(v)),
+                     max=lambda *v: int(np.max(v)))
     return eval(source, functions)[0]
 
 
@@ -145,14 +146,14 @@ def test_bounds_only_select(above, below):
 
 
 def test_official_sizes_and_baselines():
-    train, test = lo.splits((3000, 1000), 5)
+    train, test = lo.splits((1200, 600), 5)
     lengths = np.array([len(r) for r in train.rows + test.rows])
     assert 500 < lengths.min() and lengths.max() < 2000
     # references: 6,000 expressions of another program, from the same grammar
-    assert abs(lengths.mean() - 1037) < 5 * lengths.std() * np.sqrt(1 / 4000 + 1 / 6000)
+    assert abs(lengths.mean() - 1037) < 5 * lengths.std() * np.sqrt(1 / 1800 + 1 / 6000)
     for baseline, known in ((lo.majority_baseline, 0.170),
                             (lo.root_operator_baseline, 0.368)):
-        spread = np.sqrt(known * (1 - known) * (1 / 1000 + 1 / 6000))
+        spread = np.sqrt(known * (1 - known) * (1 / 600 + 1 / 6000))
         assert abs(baseline(train, test) - known) < 5 * spread
     kept = len(lo.grow(Stream(6), 20_000)) / 20_000
     assert abs(kept - 0.0835) < 5 * np.sqrt(0.0835 / 20_000)
@@ -164,7 +165,8 @@ def test_official_sizes_and_baselines():
 def test_same_seed_same_sets_other_seed_others():
     one, two, other = (lo.splits((40, 10, 10), *seed, **SMALL)
                        for seed in ((1,), (1,), (2,)))
-    as_bytes = lambda sets: [([r.tobytes() for r in s.rows], s.y.tobytes()) for s in sets]
+    as_bytes = lambda sets: [([r.tobytes() for r in s.rows], s.y.tobytes())
+                             for s in sets]
     assert as_bytes(one) == as_bytes(two) != as_bytes(other)
     whole, = lo.splits((60,), 1, **SMALL)
     assert [r.tobytes() for r in whole.rows] == [
@@ -199,7 +201,8 @@ def test_padded():
 
 
 def test_baselines_by_hand():
-    rows = [lo.tokenize(w) for w in ("[MAX 1 2 ]", "[MAX 2 2 ]", "[MAX 3 1 ]", "[MIN 4 5 ]")]
+    words = "[MAX 1 2 ]", "[MAX 2 2 ]", "[MAX 3 1 ]", "[MIN 4 5 ]"
+    rows = [lo.tokenize(w) for w in words]
     train = lo.Expressions(rows, np.array([2, 2, 3, 4], np.int32))
     test = lo.Expressions([rows[0], rows[3], lo.tokenize("[SM 1 1 ]"), rows[2]],
                           np.array([2, 4, 2, 3], np.int32))
@@ -229,6 +232,7 @@ def test_a_file_is_whole_or_absent(tmp_path):
 
 def test_official_lines_are_read(tmp_path):
     path = tmp_path / "basic_test.tsv"
-    path.write_bytes(b"Source\tTarget\r\n( ( ( ( [MED 6 ) 3 ) ( ( ( [SM 9 ) 4 ) ] ) ) ] )\t3\r\n")
+    path.write_bytes(b"Source\tTarget\r\n"
+                     b"( ( ( ( [MED 6 ) 3 ) ( ( ( [SM 9 ) 4 ) ] ) ) ] )\t3\r\n")
     rows, y = lo.read_tsv(path)
     assert lo.text(rows[0]) == "[MED 6 3 [SM 9 4 ] ]" and y.tolist() == [3]
