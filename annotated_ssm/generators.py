@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int32, Int64, Shaped, UInt64
 
-# %% ../nbs/15_generators.ipynb #1ee61689
+# %% ../nbs/15_generators.ipynb #7198bfa1
 class Stream:
     """Random numbers from a seed, the same with every version of NumPy.
 
@@ -22,18 +22,22 @@ class Stream:
     shape, a method returns an array of shape ().
 
     Args:
-        seed: any integers ≥ 0, such as a seed and the number of a split;
-            other integers give an independent stream.
+        seed: integers from 0 to 2³² − 1, such as a seed and the number of a
+            split; others, or more of them, give an independent stream.
 
     Raises:
-        ValueError: there is no seed, or one is not an integer ≥ 0.
+        ValueError: there is no seed, or one is no such integer.
     """
 
     def __init__(self, *seed: int):
         whole = (int, np.integer)
-        if not seed or any(not isinstance(s, whole) or s < 0 for s in seed):
-            raise ValueError(f"seed is {seed}; need one or more integers ≥ 0")
-        self._generator = np.random.PCG64(np.random.SeedSequence(seed))
+        if not seed or any(not isinstance(s, whole) or not 0 <= s < 2**32
+                           for s in seed):
+            raise ValueError(f"seed is {seed}; need one or more integers from 0 "
+                             "to 2³² − 1")
+        # As one list of entropy, (1,) and (1, 0) would be the same seed.
+        source = np.random.SeedSequence(int(seed[0]), spawn_key=seed[1:])
+        self._generator = np.random.PCG64(source)
 
     def words(self, *shape: int) -> UInt64[np.ndarray, "..."]:
         """Random 64-bit words in an array of this shape."""

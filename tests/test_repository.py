@@ -37,7 +37,7 @@ IMPORTS = {
     "attention": ("recurrent",),
     "datasets": (),
     "generators": (),
-    "listops": ("generators",),
+    "listops": ("datasets", "generators"),
     "signals": ("generators",),
     "tasks": ("datasets", "generators"),
     "training": ("models", "tasks"),
