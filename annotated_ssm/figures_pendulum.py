@@ -11,7 +11,7 @@ import numpy as np
 
 from .plotting import PAGE_WIDTH, PALETTE, figure, label_line, states
 
-# %% ../nbs/15df_figures.ipynb #15b251ce
+# %% ../nbs/15df_figures.ipynb #f06f7ffb
 def _picture(ax, image):
     side = round(len(image) ** 0.5)
     ax.imshow(np.reshape(image, (side, side)), cmap="gray", vmin=0, vmax=255,
@@ -63,7 +63,8 @@ def filmstrip(noisy, clean, times, factors, y, every=3):
         ax.set_title(str(times[k]), loc="center", fontweight="normal", fontsize=7)
     seen = fig.add_subplot(grid[2, :])
     seen.plot(times, factors, "-o", ms=3, lw=0.8, color=PALETTE["input"])
-    seen.set(ylabel="picture", ylim=(-0.08, 1.08), yticks=[0, 1], xticklabels=[])
+    seen.set(ylabel="picture", ylim=(-0.08, 1.08), yticks=[0, 1])
+    seen.tick_params(labelbottom=False)
     asked = fig.add_subplot(grid[3, :], sharex=seen)
     for k, (name, colour) in enumerate(((r"$\sin\theta$", "s5"),
                                         (r"$\cos\theta$", "reconstruction"))):

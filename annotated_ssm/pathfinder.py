@@ -58,14 +58,14 @@ SIZES = {rules.size: rules for rules in (
     Rules(128, 1, 40, (2, 3), 5, 1.5, 20, 3.0, 1.8, 14, 8, 4),
     Rules(256, 22, 54, (3,), 5, 2.0, 27, 5.0, 1.8, 14, 7, 4))}
 
-# %% ../nbs/15c_pathfinder.ipynb #3762b94c
-def distance(z: Complex128[np.ndarray, "*#shape"],
-             dashes: Complex128[np.ndarray, "*#shape 2"]
-             ) -> Float64[np.ndarray, "..."]:
+# %% ../nbs/15c_pathfinder.ipynb #2de34b84
+def distance(z: complex | Complex128[np.ndarray, "..."],
+             dashes: Complex128[np.ndarray, "*dashes 2"]
+             ) -> np.float64 | Float64[np.ndarray, "..."]:
     """How far points are from dashes, by formula (15c.1).
 
     Args:
-        z: points, column + i·row.
+        z: points, column + i·row; one, or an array.
         dashes: their two ends on the last axis; the other axes are
             broadcast against those of z.
 
@@ -93,7 +93,7 @@ def gaps(dashes: Complex128[np.ndarray, "C 2"],
     ends += [distance(two[..., k], one) for k in (0, 1)]
     return np.minimum(np.minimum(*ends[:2]), np.minimum(*ends[2:]))
 
-# %% ../nbs/15c_pathfinder.ipynb #ef5e12ba
+# %% ../nbs/15c_pathfinder.ipynb #4f3d8314
 @cache
 def _grid(k: int):
     """The pixels up to k from 0 in each direction, as one read-only row."""
@@ -155,9 +155,9 @@ def steps(last: Complex128[np.ndarray, "2"], rules: Rules, margin: int
     to = (far - pivot) / np.abs(far - pivot)
     turn = np.arccos(np.clip((to * v.conj()).real, -1, 1))
     ahead = rules.continuity * turn < np.pi / 2 - 1e-9
-    far, to, turn = far[ahead], to[ahead], turn[ahead]
     dashes = np.stack([far - rules.length * to, far], axis=1)
-    return dashes, np.cos(rules.continuity * turn) ** 2
+    good = ahead & inside(dashes[:, 0], rules, margin)
+    return dashes[good], np.cos(rules.continuity * turn[good]) ** 2
 
 # %% ../nbs/15c_pathfinder.ipynb #7f917f3a
 def free(dashes: Complex128[np.ndarray, "C 2"],

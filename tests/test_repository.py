@@ -38,6 +38,8 @@ IMPORTS = {
     "datasets": (),
     "generators": (),
     "listops": ("datasets", "generators"),
+    "pathfinder": ("datasets", "generators"),
+    "pendulum": ("datasets", "generators"),
     "signals": ("generators",),
     "tasks": ("datasets", "generators"),
     "training": ("models", "tasks"),
