@@ -6,8 +6,9 @@
 __all__ = ['SIZES', 'BACK', 'PATIENCE', 'RESTARTS', 'TRIES', 'EVEN', 'Rules', 'distance', 'gaps', 'ring', 'inside', 'steps',
            'free', 'Drawing', 'draw', 'trace', 'answer', 'render', 'Images', 'pathfinder', 'stored']
 
-# %% ../nbs/15c_pathfinder.ipynb #d3214103
+# %% ../nbs/15c_pathfinder.ipynb #da6328cb
 import zipfile
+import zlib
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -410,13 +411,14 @@ def pathfinder(n: int, size: int = 32, seed: int = 0, start: int = 0) -> Images:
         images[i], owners[i] = render(drawing, rules), drawing.owners
     return Images(images, np.int64(owners[:, 0] == owners[:, 1]), owners)
 
-# %% ../nbs/15c_pathfinder.ipynb #809e32cb
+# %% ../nbs/15c_pathfinder.ipynb #28629ea0
 def _read(path, block, size):
     """The pictures in a file, if it holds what its name says."""
     try:
         with np.load(path) as file:
             images = Images(**{name: file[name] for name in Images._fields})
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError, EOFError, zlib.error,
+            zipfile.BadZipFile) as error:
         raise ValueError(f"{path} can't be read ({error}); delete it, and it will "
                          "be made again") from error
     if images.images.shape != (block, size, size):

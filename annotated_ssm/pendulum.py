@@ -7,8 +7,9 @@ __all__ = ['STIFFNESS', 'FRICTION', 'SIDE', 'WIDTH', 'LENGTH', 'CLEAR', 'SNOW', 
            'noise_factors', 'remix', 'Sequences', 'sequences', 'mirror', 'Splits', 'pendulum', 'stored', 'Gaps',
            'interpolation']
 
-# %% ../nbs/15d_pendulum.ipynb #003eea17
+# %% ../nbs/15d_pendulum.ipynb #126f4760
 import zipfile
+import zlib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,7 +36,7 @@ def energy(θ: Float64[np.ndarray, "..."], ω: Float64[np.ndarray, "..."]
     """
     return ω**2 / 2 - STIFFNESS * np.cos(θ)
 
-# %% ../nbs/15d_pendulum.ipynb #7c592283
+# %% ../nbs/15d_pendulum.ipynb #7d5320f4
 def simulate(θ: Float64[np.ndarray, "n"], stream: Stream, frames: int = 100, *,
              spacing: float = 0.01, h: float = 1e-4, friction: float = FRICTION,
              kick: float = 0.1
@@ -53,7 +54,14 @@ def simulate(θ: Float64[np.ndarray, "n"], stream: Stream, frames: int = 100, *,
 
     Returns:
         θ and ω, (n, T); θ is not wrapped.
+
+    Raises:
+        ValueError: frames < 1, or spacing or h is not positive.
     """
+    check_least(frames=(frames, 1))
+    for name, value in (("spacing", spacing), ("h", h)):
+        if not 0 < value < np.inf:
+            raise ValueError(f"{name} is {value}; need a number of seconds > 0")
     inner = max(1, round(spacing / h))
     h, ω = spacing / inner, np.zeros_like(θ)
     path = [(θ, ω)]
@@ -88,7 +96,7 @@ def draw(θ: Float[np.ndarray, "*rows"]) -> UInt8[np.ndarray, "*rows 576"]:
     ink *= np.clip(0.5 + along, 0, 1) * np.clip(0.5 + LENGTH - along, 0, 1)
     return np.rint(255 * ink).astype(np.uint8)
 
-# %% ../nbs/15d_pendulum.ipynb #9f9479c8
+# %% ../nbs/15d_pendulum.ipynb #835f6669
 CLEAR = 5      # frames without noise at the start of a film
 SNOW = 15      # keeps the noise apart from all that has the same seed
 
@@ -126,7 +134,16 @@ def remix(clean: UInt8[np.ndarray, "n K pixels"], factors: Float[np.ndarray, "n 
 
     Returns:
         Mixed as in formula (15d.6).
+
+    Raises:
+        ValueError: factors are not one for each frame, from 0 to 1.
     """
+    if factors.shape != clean.shape[:2]:
+        raise ValueError(f"factors has shape {factors.shape}; need "
+                         f"{clean.shape[:2]}, one for each frame")
+    if not ((0 <= factors) & (factors <= 1)).all():
+        raise ValueError(f"factors has numbers from {factors.min():.3g} to "
+                         f"{factors.max():.3g}; need 0 to 1")
     stream, mixed = Stream(SNOW, *seed), np.empty_like(clean)
     for i in range(0, len(clean), 64):                 # a little memory at a time
         f = factors[i:i + 64, :, None].astype(np.float32)
@@ -243,7 +260,7 @@ def pendulum(n_train: int = 2000, n_validation: int = 1000, n_test: int = 1000,
     counts = n_train, n_validation, n_test
     return Splits(*(sequences(n, seed, k) for k, n in enumerate(counts)))
 
-# %% ../nbs/15d_pendulum.ipynb #3542a1fb
+# %% ../nbs/15d_pendulum.ipynb #3af72bb4
 def stored(n_train: int = 2000, n_validation: int = 1000, n_test: int = 1000,
            seed: int = 42, *, directory: str | Path | None = None) -> Splits:
     """As in `pendulum`, but made only once and kept in a file.
@@ -275,7 +292,8 @@ def stored(n_train: int = 2000, n_validation: int = 1000, n_test: int = 1000,
         with np.load(path) as file:
             parts = [[file[f"{part}_{name}"] for name in _KEPT]
                      for part in Splits._fields]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError, EOFError, zlib.error,
+            zipfile.BadZipFile) as error:
         raise ValueError(f"{path} can't be read ({error}); delete it, and it will "
                          "be made again") from error
     return Splits(*(Sequences(remix(part[-1], part[-2], seed, k), *part)

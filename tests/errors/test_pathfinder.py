@@ -40,6 +40,7 @@ def test_rules_without_room(changes, monkeypatch):
 
 @pytest.mark.parametrize("damage", [
     lambda data: data[:200], lambda data: b"", lambda data: b"not a zip file",
+    lambda data: data[:len(data) // 2] + bytes(30) + data[len(data) // 2 + 30:],
     lambda data: data[:120] + bytes(40) + data[160:]])
 def test_damaged_file(damage, tmp_path):
     options = dict(directory=tmp_path, block=2)
