@@ -94,7 +94,7 @@ def gaps(dashes: Complex128[np.ndarray, "C 2"],
     ends += [distance(two[..., k], one) for k in (0, 1)]
     return np.minimum(np.minimum(*ends[:2]), np.minimum(*ends[2:]))
 
-# %% ../nbs/15c_pathfinder.ipynb #4f3d8314
+# %% ../nbs/15c_pathfinder.ipynb #5f48e855
 @cache
 def _grid(k: int):
     """The pixels up to k from 0 in each direction, as one read-only row."""
@@ -118,7 +118,7 @@ def ring(centre: complex, radius: int) -> Complex128[np.ndarray, "C"]:
     off = np.abs(z - centre) - radius
     return z[(off >= -0.5) & (off < 0.5)]
 
-
+# %% ../nbs/15c_pathfinder.ipynb #3eefc007
 def inside(z: Complex128[np.ndarray, "C"], rules: Rules, margin: int
            ) -> Bool[np.ndarray, "C"]:
     """Whether an end of a dash may lie here, as far as the border goes.
@@ -192,7 +192,7 @@ def _pick(dashes, weights, others, reach, stream):
     sums = np.cumsum(weights[good])
     return dashes[good][np.searchsorted(sums, stream.uniform() * sums[-1], "right")]
 
-# %% ../nbs/15c_pathfinder.ipynb #203018c4
+# %% ../nbs/15c_pathfinder.ipynb #efb7c6da
 BACK, PATIENCE, RESTARTS, TRIES = 4, 30, 200, 5
 
 
@@ -213,7 +213,7 @@ class Drawing(NamedTuple):
     owners: Int[np.ndarray, "2"]
     margin: int
 
-
+# %% ../nbs/15c_pathfinder.ipynb #c62718a0
 def _begin(tails, others, rules, margin, reach, stream):
     """A first dash from one of the tails, in any direction; None without room."""
     if not len(tails):
@@ -250,7 +250,7 @@ def _long_snakes(rules, margin, reach, stream):
             return None
     return snakes
 
-
+# %% ../nbs/15c_pathfinder.ipynb #5b63e7f2
 def _short_snake(others, rules, margin, reach, stream):
     """A list of dashes clear of the others, or None."""
     z = np.floor(rules.size * stream.uniform(2, 64))

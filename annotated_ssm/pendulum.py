@@ -151,7 +151,7 @@ def remix(clean: UInt8[np.ndarray, "n K pixels"], factors: Float[np.ndarray, "n 
         mixed[i:i + 64] = f * clean[i:i + 64] + (1 - f) * 255 * noise
     return mixed
 
-# %% ../nbs/15d_pendulum.ipynb #90715147
+# %% ../nbs/15d_pendulum.ipynb #08a2de00
 FRAMES, KEPT = 100, 50
 
 
@@ -174,7 +174,7 @@ class Sequences(NamedTuple):
     factors: Float32[np.ndarray, "n K"]
     clean: UInt8[np.ndarray, "n K 576"]
 
-
+# %% ../nbs/15d_pendulum.ipynb #a43b560e
 def _irregular(stream, n):
     """Times (n, 50) of the frames that are kept, and the steps."""
     order = np.argsort(stream.words(n, FRAMES), axis=1, kind="stable")
@@ -260,7 +260,10 @@ def pendulum(n_train: int = 2000, n_validation: int = 1000, n_test: int = 1000,
     counts = n_train, n_validation, n_test
     return Splits(*(sequences(n, seed, k) for k, n in enumerate(counts)))
 
-# %% ../nbs/15d_pendulum.ipynb #3af72bb4
+# %% ../nbs/15d_pendulum.ipynb #e3aad175
+_KEPT = Sequences._fields[1:]      # all but the frames behind noise
+
+
 def stored(n_train: int = 2000, n_validation: int = 1000, n_test: int = 1000,
            seed: int = 42, *, directory: str | Path | None = None) -> Splits:
     """As in `pendulum`, but made only once and kept in a file.
@@ -298,9 +301,6 @@ def stored(n_train: int = 2000, n_validation: int = 1000, n_test: int = 1000,
                          "be made again") from error
     return Splits(*(Sequences(remix(part[-1], part[-2], seed, k), *part)
                     for k, part in enumerate(parts)))
-
-
-_KEPT = Sequences._fields[1:]      # all but the frames behind noise
 
 # %% ../nbs/15d_pendulum.ipynb #209f07dd
 class Gaps(NamedTuple):
