@@ -226,7 +226,7 @@ def fsdd_split(data: FSDD, speaker: str | None = None
                          f"{', '.join(np.unique(data.speakers))}")
     return tuple(np.flatnonzero(which).astype(np.int32) for which in (~test, test))
 
-# %% ../nbs/14c_audio.ipynb #ba0227de
+# %% ../nbs/14c_audio.ipynb #2ed69ef1
 WORDS = tuple(
     "backward bed bird cat dog down eight five follow forward four go happy house "
     "learn left marvin nine no off on one right seven sheila six stop three tree "
@@ -276,8 +276,8 @@ def load_speech_commands(
 
     Raises:
         FileNotFoundError: it is not there.
-        ValueError: split or words are unknown, the lists are missing, or a
-            clip is not mono at 16 kHz.
+        ValueError: split or words are unknown, the lists or all clips are
+            missing, or a clip is not mono at 16 kHz.
     """
     if split not in ("train", "validation", "test"):
         raise ValueError(f"split is {split!r}: train, validation or test is needed")
@@ -297,6 +297,8 @@ def load_speech_commands(
     held_out["train"] = set(names) - lists["validation"] - lists["testing"]
     wanted = sorted(set(names) & held_out[split],
                     key=lambda name: (words.index(name.split("/")[0]), name))
+    if not wanted:
+        raise ValueError(f"{path} has no {split} clips of these words")
     rows = {name: row for row, name in enumerate(wanted)}
     clips = np.zeros((len(rows), length), np.float32)
     lengths = np.zeros(len(rows), np.int32)

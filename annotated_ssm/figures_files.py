@@ -159,7 +159,7 @@ def similarity(jaccard, found, predicted):
            ylabel="found", ylim=(-0.05, 1.05))
     return fig
 
-# %% ../nbs/14f_figures.ipynb #8a4e5a9b
+# %% ../nbs/14f_figures.ipynb #d141d6a3
 def series_borders(hours, values, borders, names, label, day=24):
     """A long series and its three parts; below, some days of it.
 
@@ -181,7 +181,8 @@ def series_borders(hours, values, borders, names, label, day=24):
                 rasterized=True)
         ax.text(hours[start:stop].mean() / day, 1.0, name, color=colour,
                 transform=ax.get_xaxis_transform(), ha="center")
-    ax.set(xlabel="day", ylabel=label, xlim=(hours[0] / day, hours[borders[-1][1] - 1] / day))
+    ax.set(xlabel="day", ylabel=label,
+           xlim=(hours[0] / day, hours[borders[-1][1] - 1] / day))
     return fig
 
 

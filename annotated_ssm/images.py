@@ -87,7 +87,7 @@ def load_fashion_mnist(data_dir: str | Path | None = None, download: bool = True
         arrays[key] = read_idx(file.read(path))
     return arrays
 
-# %% ../nbs/14b_images.ipynb #affff351
+# %% ../nbs/14b_images.ipynb #78a52b9a
 CIFAR_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog",
                  "horse", "ship", "truck")
 CIFAR_SOURCE = Source(
@@ -107,7 +107,8 @@ def _cifar_batch(data, name):
     if rows.dtype != np.uint8 or rows.shape != (len(labels), 3072):
         raise ValueError(f"{name} has {rows.dtype} data of shape {rows.shape} for "
                          f"{len(labels)} labels: uint8 (n, 3072) is needed")
-    return rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), labels
+    images = rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+    return np.ascontiguousarray(images), labels
 
 
 def load_cifar10(data_dir: str | Path | None = None, download: bool = True
@@ -140,8 +141,7 @@ def load_cifar10(data_dir: str | Path | None = None, download: bool = True
     images, labels = zip(*(found[name] for name in needed))
     return {"train_images": np.concatenate(images[:5]),
             "train_labels": np.concatenate(labels[:5]),
-            "test_images": np.ascontiguousarray(images[5]),
-            "test_labels": labels[5]}
+            "test_images": images[5], "test_labels": labels[5]}
 
 # %% ../nbs/14b_images.ipynb #ef7500a6
 LUMA = np.array([19_595, 38_470, 7_471])   # 2¹⁶ times 0.299, 0.587, 0.114
@@ -163,7 +163,7 @@ def grey(images: UInt8[np.ndarray, "*n 3"]) -> UInt8[np.ndarray, "*n"]:
     weighted = images.astype(np.int32) @ LUMA.astype(np.int32)
     return ((weighted + (1 << 15)) >> 16).astype(np.uint8)
 
-# %% ../nbs/14b_images.ipynb #5ccd6d38
+# %% ../nbs/14b_images.ipynb #75f5e0d7
 PATHFINDER_LEVELS = ("curv_baseline", "curv_contour_length_9",
                      "curv_contour_length_14")
 #: The one published image that is an empty file; its line is left out.
@@ -232,7 +232,11 @@ def load_pathfinder(data_dir: str | Path | None = None, size: int = 32,
                          f"Range Arena's {top}")
     pairs = []
     for line in (line for number in sorted(lines) for line in lines[number]):
-        place, name, _, label = line.split()[:4]
+        fields = line.split()
+        if len(fields) < 4 or fields[3] not in ("0", "1"):
+            raise ValueError(f"{path}'s metadata has the line {line!r}: need a "
+                             "folder, a name, a number and a label 0 or 1")
+        place, name, _, label = fields[:4]
         if f"{top}/{level}/{place}/{name}" != PATHFINDER_EMPTY:
             pairs.append((f"{place}/{name}", int(label)))
     if missing := [name for name, _ in pairs if name not in images]:

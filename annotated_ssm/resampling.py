@@ -9,7 +9,7 @@ __all__ = ['half_band', 'decimate']
 import numpy as np
 from jaxtyping import Float
 
-# %% ../nbs/14g_resampling.ipynb #fcfcb789
+# %% ../nbs/14g_resampling.ipynb #aea5a9e2
 def half_band(attenuation: float = 70.0, passed: float = 0.8
               ) -> Float[np.ndarray, "taps"]:
     """A low-pass filter to apply before every second sample is dropped.
@@ -65,7 +65,7 @@ def decimate(clips: Float[np.ndarray, "*n L"], antialias: bool = True
     count = -(-length // 2)
 
     def shifted(n):   # the samples that tap n meets
-        return padded[..., half + n:half + n + 2 * count - 1:2]
+        return padded[..., half + n:half + n + 2 * count:2]
 
     kept = taps[half] * shifted(0)
     for n in range(1, half + 1):   # taps n and −n are equal

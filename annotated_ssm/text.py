@@ -18,7 +18,7 @@ from jaxtyping import Bool, Int32
 
 from .archives import Source, find, members
 
-# %% ../nbs/14d_text.ipynb #c2a1f005
+# %% ../nbs/14d_text.ipynb #ef4756b2
 PAD, UNK, EOS = 0, 1, 2
 SPECIAL = ("<pad>", "<unk>", "<eos>")
 
@@ -54,7 +54,7 @@ class Vocabulary:
         ids = [known.get(symbol, UNK) for symbol in text][:keep]
         return np.array(ids + [EOS] * eos, np.int32)
 
-    def decode(self, ids: Iterable[int]) -> list[Hashable]:
+    def decode(self, ids: Iterable) -> list[Hashable]:
         """The symbols of ids, without padding."""
         return [self.symbols[i] for i in ids if i != PAD]
 
@@ -116,7 +116,7 @@ def pad(sequences: Sequence[Int32[np.ndarray, "_"]], length: int | None = None
         ids[mask] = np.concatenate(sequences)
     return ids, mask
 
-# %% ../nbs/14d_text.ipynb #91ca2361
+# %% ../nbs/14d_text.ipynb #72c6b8fd
 LRA_PAGE = "lra_release.gz of https://github.com/google-research/long-range-arena"
 LISTOPS_SOURCE = Source(
     "ListOps", ("listops-1000", "lra_release/listops-1000", "lra_release.gz"),
@@ -138,14 +138,17 @@ def listops_tokens(source: str) -> list[str]:
 
 def _table(data, name, columns, head=None):
     """Rows of tab-separated text; head, if given, must be the first one."""
-    lines = data.decode("utf-8").split("\n")
-    rows = [line.rstrip("\r").split("\t") for line in lines if line.strip()]
-    if head is not None and (not rows or rows.pop(0) != head):
-        raise ValueError(f"{name} doesn't begin with the columns {head}")
-    for number, row in enumerate(rows, 1 + (head is not None)):
-        if len(row) != columns:
-            raise ValueError(f"{name}, row {number}: {len(row)} fields between tabs, "
-                             f"{columns} are needed")
+    rows = []
+    for number, line in enumerate(data.decode("utf-8").split("\n"), 1):
+        row = line.rstrip("\r").split("\t")
+        if number == 1 and head is not None:
+            if row != head:
+                raise ValueError(f"{name} doesn't begin with the columns {head}")
+        elif len(row) == columns:
+            rows.append(row)
+        elif line.strip():
+            raise ValueError(f"{name}, line {number}: {len(row)} fields between "
+                             f"tabs, {columns} are needed")
     return rows
 
 
@@ -190,14 +193,17 @@ def load_listops(data_dir: str | Path | None = None) -> dict[str, Texts]:
     """
     def rows(data, name):
         table = _table(data, name, 2, ["Source", "Target"])
+        values = [target for _, target in table]
+        if wrong := [v for v in values if v not in "0123456789" or len(v) != 1]:
+            raise ValueError(f"{name} has the value {wrong[0]!r}: 0 to 9 is needed")
         return ([listops_tokens(source) for source, _ in table],
-                np.array([int(target) for _, target in table], np.int32))
+                np.array(values, np.int32))
 
     return three_files(find(LISTOPS_SOURCE, data_dir),
                        r"basic_(train|val|test)\.tsv", ("train", "val", "test"),
                        rows)
 
-# %% ../nbs/14d_text.ipynb #dfb5d924
+# %% ../nbs/14d_text.ipynb #d455a510
 IMDB_SOURCE = Source("IMDB", ("aclImdb_v1.tar.gz", "aclImdb"), "train",
                      "https://ai.stanford.edu/~amaas/data/sentiment/")
 AAN_SOURCE = Source("AAN", ("tsv_data", "lra_release/tsv_data", "aan",
@@ -252,12 +258,12 @@ def load_aan(data_dir: str | Path | None = None, length: int = 4000
     """
     def rows(data, name):
         table = _table(data, name, 5)
-        labels = np.array([float(row[0]) for row in table])
-        if not np.isin(labels, (0, 1)).all():
-            raise ValueError(f"{name} has labels {np.unique(labels)}: 0 and 1 are "
+        labels = {row[0] for row in table}
+        if not labels <= {"0", "1", "0.0", "1.0"}:
+            raise ValueError(f"{name} has labels {sorted(labels)[:5]}: 0 and 1 are "
                              "needed")
         pairs = [(row[3][:length], row[4][:length]) for row in table]
-        return pairs, labels.astype(np.int32)
+        return pairs, np.array([float(row[0]) for row in table], np.int32)
 
     return three_files(find(AAN_SOURCE, data_dir),
                        r"new_aan_pairs\.(train|eval|test)\.tsv",
