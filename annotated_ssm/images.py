@@ -19,7 +19,7 @@ from .archives import Source, find, members
 from .datasets import (DataFile, cache_directory, fetch, read_idx,
                                     unpickle_arrays)
 
-# %% ../nbs/14b_images.ipynb #d65acdf6
+# %% ../nbs/14b_images.ipynb #c81301d1
 FASHION_CLASSES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal",
                    "shirt", "sneaker", "bag", "ankle boot")
 FASHION_FILES = {
@@ -43,7 +43,7 @@ FASHION_FILES = {
 FASHION_MIRRORS = (
     "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
     "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/")
-#: Where the package dataset-fashion-mnist of Debian and Ubuntu puts the files.
+#: Where Debian's package dataset-fashion-mnist puts the files.
 FASHION_SYSTEM = Path("/usr/share/datasets/fashion-mnist")
 
 
@@ -143,7 +143,7 @@ def load_cifar10(data_dir: str | Path | None = None, download: bool = True
             "train_labels": np.concatenate(labels[:5]),
             "test_images": images[5], "test_labels": labels[5]}
 
-# %% ../nbs/14b_images.ipynb #ef7500a6
+# %% ../nbs/14b_images.ipynb #146c1bcb
 LUMA = np.array([19_595, 38_470, 7_471])   # 2¹⁶ times 0.299, 0.587, 0.114
 
 
@@ -158,7 +158,7 @@ def grey(images: UInt8[np.ndarray, "*n 3"]) -> UInt8[np.ndarray, "*n"]:
 
     Source:
         ITU-R BT.601; with the fractions and the rounding of Pillow's
-        conversion to "L", which the Long Range Arena's readers use.
+        conversion to "L", which the papers' readers use.
     """
     weighted = images.astype(np.int32) @ LUMA.astype(np.int32)
     return ((weighted + (1 << 15)) >> 16).astype(np.uint8)

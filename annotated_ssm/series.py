@@ -129,7 +129,7 @@ def borders(name: str, rows: int) -> tuple[tuple[int, int], ...]:
         raise ValueError(f"rows is {rows}: {name} needs at least {max(ends[2], 2)}")
     return tuple(zip((0, *ends[:2]), ends))
 
-# %% ../nbs/14e_series.ipynb #9aa55b0f
+# %% ../nbs/14e_series.ipynb #ed63f738
 @dataclass(frozen=True, eq=False)
 class Windows:
     """All windows of one part, as views of the series.
@@ -224,7 +224,7 @@ def forecasting(series: Series, name: str, lookback: int, horizon: int,
             no column, or a column is constant in training.
 
     Source:
-        Zhou et al., "Informer", AAAI 2021, section 5 and its code's borders.
+        Zhou et al., "Informer", AAAI 2021; borders as in its published code.
     """
     ends = borders(name, len(series.values))
     if min(lookback, horizon) < 1 or lookback + horizon > ends[0][1] or (

@@ -7,9 +7,9 @@ __all__ = ['PAD', 'UNK', 'EOS', 'SPECIAL', 'BYTES', 'LRA_PAGE', 'LISTOPS_SOURCE'
            'Vocabulary', 'build_vocabulary', 'pad', 'listops_tokens', 'three_files', 'load_listops', 'load_imdb',
            'load_aan']
 
-# %% ../nbs/14d_text.ipynb #63b6b596
+# %% ../nbs/14d_text.ipynb #1ff9d62e
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -116,7 +116,7 @@ def pad(sequences: Sequence[Int32[np.ndarray, "_"]], length: int | None = None
         ids[mask] = np.concatenate(sequences)
     return ids, mask
 
-# %% ../nbs/14d_text.ipynb #72c6b8fd
+# %% ../nbs/14d_text.ipynb #f238397f
 LRA_PAGE = "lra_release.gz of https://github.com/google-research/long-range-arena"
 LISTOPS_SOURCE = Source(
     "ListOps", ("listops-1000", "lra_release/listops-1000", "lra_release.gz"),
@@ -152,7 +152,8 @@ def _table(data, name, columns, head=None):
     return rows
 
 
-def three_files(path, pattern, names, read_rows):
+def three_files(path: Path, pattern: str, names: tuple[str, ...],
+                read_rows: Callable[[bytes, str], object]) -> dict[str, object]:
     """Training, validation and test data that are three files.
 
     Args:
@@ -203,8 +204,8 @@ def load_listops(data_dir: str | Path | None = None) -> dict[str, Texts]:
                        r"basic_(train|val|test)\.tsv", ("train", "val", "test"),
                        rows)
 
-# %% ../nbs/14d_text.ipynb #d455a510
-IMDB_SOURCE = Source("IMDB", ("aclImdb_v1.tar.gz", "aclImdb"), "train",
+# %% ../nbs/14d_text.ipynb #b9e5401a
+IMDB_SOURCE = Source("IMDB", ("aclImdb_v1.tar.gz", "aclImdb"), "train/pos",
                      "https://ai.stanford.edu/~amaas/data/sentiment/")
 AAN_SOURCE = Source("AAN", ("tsv_data", "lra_release/tsv_data", "aan",
                             "lra_release.gz"), "new_aan_pairs.train.tsv", LRA_PAGE)

@@ -74,6 +74,6 @@ def test_streams(tmp_path):
 
 
 def test_mails(tmp_path):
-    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "spam-1").mkdir(parents=True)
     with pytest.raises(ValueError, match="has no easy-ham-1/….txt or spam-1/….txt"):
         mails.load_mails(tmp_path)
