@@ -163,12 +163,13 @@ def grey(images: UInt8[np.ndarray, "*n 3"]) -> UInt8[np.ndarray, "*n"]:
     weighted = images.astype(np.int32) @ LUMA.astype(np.int32)
     return ((weighted + (1 << 15)) >> 16).astype(np.uint8)
 
-# %% ../nbs/14b_images.ipynb #75f5e0d7
+# %% ../nbs/14b_images.ipynb #fc81ce54
 PATHFINDER_LEVELS = ("curv_baseline", "curv_contour_length_9",
                      "curv_contour_length_14")
 #: The one published image that is an empty file; its line is left out.
 PATHFINDER_EMPTY = "pathfinder32/curv_baseline/imgs/0/sample_172.png"
-LRA_PAGE = "lra_release.gz of https://github.com/google-research/long-range-arena"
+LRA_PAGE = ("unpacked from lra_release.gz of "
+            "https://github.com/google-research/long-range-arena")
 
 
 class Pathfinder(NamedTuple):
@@ -215,7 +216,8 @@ def load_pathfinder(data_dir: str | Path | None = None, size: int = 32,
                          f"256 and one of {PATHFINDER_LEVELS}")
     top = f"pathfinder{size}"
     source = Source(f"Pathfinder at {size} pixels",
-                    (top, f"lra_release/{top}", f"{top}.tar.gz", "lra_release.gz"),
+                    (top, f"lra_release/{top}", f"lra_release/lra_release/{top}",
+                     f"{top}.tar.gz", "lra_release.gz"),
                     level, LRA_PAGE)
     path = find(source, data_dir)
     # An unpacked folder is named by its path, so its own name must not count.

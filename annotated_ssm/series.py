@@ -129,13 +129,13 @@ def borders(name: str, rows: int) -> tuple[tuple[int, int], ...]:
         raise ValueError(f"rows is {rows}: {name} needs at least {max(ends[2], 2)}")
     return tuple(zip((0, *ends[:2]), ends))
 
-# %% ../nbs/14e_series.ipynb #ed63f738
+# %% ../nbs/14e_series.ipynb #3999dcbb
 @dataclass(frozen=True, eq=False)
 class Windows:
     """All windows of one part, as views of the series.
 
     Args:
-        values: (n, C, L + horizon), a view; see `windows`.
+        values: (n, C, L + horizon), a view of the series.
         marks: (n, M, L + horizon), calendar numbers, or None.
         lookback: L, how many values are given.
     """

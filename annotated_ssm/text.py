@@ -116,10 +116,12 @@ def pad(sequences: Sequence[Int32[np.ndarray, "_"]], length: int | None = None
         ids[mask] = np.concatenate(sequences)
     return ids, mask
 
-# %% ../nbs/14d_text.ipynb #f238397f
-LRA_PAGE = "lra_release.gz of https://github.com/google-research/long-range-arena"
+# %% ../nbs/14d_text.ipynb #4b1f295e
+LRA_PAGE = ("unpacked from lra_release.gz of "
+            "https://github.com/google-research/long-range-arena")
 LISTOPS_SOURCE = Source(
-    "ListOps", ("listops-1000", "lra_release/listops-1000", "lra_release.gz"),
+    "ListOps", ("listops-1000", "lra_release/listops-1000",
+                "lra_release/lra_release/listops-1000", "lra_release.gz"),
     "basic_train.tsv", LRA_PAGE)
 Texts = tuple[list, Int32[np.ndarray, "n"]]
 
@@ -204,11 +206,12 @@ def load_listops(data_dir: str | Path | None = None) -> dict[str, Texts]:
                        r"basic_(train|val|test)\.tsv", ("train", "val", "test"),
                        rows)
 
-# %% ../nbs/14d_text.ipynb #b9e5401a
+# %% ../nbs/14d_text.ipynb #75360e5e
 IMDB_SOURCE = Source("IMDB", ("aclImdb_v1.tar.gz", "aclImdb"), "train/pos",
                      "https://ai.stanford.edu/~amaas/data/sentiment/")
-AAN_SOURCE = Source("AAN", ("tsv_data", "lra_release/tsv_data", "aan",
-                            "lra_release.gz"), "new_aan_pairs.train.tsv", LRA_PAGE)
+AAN_SOURCE = Source(
+    "AAN", ("tsv_data", "lra_release/tsv_data", "lra_release/lra_release/tsv_data",
+            "lra_release.gz"), "new_aan_pairs.train.tsv", LRA_PAGE)
 
 
 def load_imdb(data_dir: str | Path | None = None) -> dict[str, Texts]:

@@ -54,7 +54,7 @@ def test_damaged_archives(tmp_path, name, data, message):
      "speech_commands_v0.02.tar.gz", "1804.03209"),
     (images.load_cifar10, "CIFAR-10", "cifar-10-python.tar.gz", "cs.toronto.edu"),
     (images.load_pathfinder, "Pathfinder at 32 pixels", "pathfinder32",
-     "lra_release.gz of https://github.com/google-research/long-range-arena"),
+     "unpacked from lra_release.gz of https://github.com/google-research/"),
     (text.load_listops, "ListOps", "listops-1000", "lra_release.gz of"),
     (text.load_aan, "AAN", "tsv_data", "lra_release.gz of"),
     (text.load_imdb, "IMDB", "aclImdb_v1.tar.gz", "ai.stanford.edu"),
@@ -97,4 +97,12 @@ def test_a_host_that_can_not_be_reached(tmp_path, monkeypatch, source):
     assert message.startswith(f"{source.names[0]} could not be fetched:")
     assert all(f"  {url}: " in message for url in source.urls)
     assert f"put the file at {tmp_path / source.names[0]} yourself" in message
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["typo.zip", "speech.tar.gz", "ETTh1.csv"])
+def test_a_file_that_is_not_there_is_no_folder_to_fetch_into(tmp_path, name):
+    with pytest.raises(FileNotFoundError) as caught:
+        audio.load_fsdd(tmp_path / name)
+    assert str(caught.value) == f"data_dir is {tmp_path / name}: there is no such file"
     assert list(tmp_path.iterdir()) == []
