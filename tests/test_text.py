@@ -213,6 +213,12 @@ def test_numbers_and_case_make_no_difference():
     assert mails.near_duplicates([b"", b"", b" \n"]).tolist() == [False, True, True]
 
 
+def test_the_last_word_counts():
+    texts = [b"a b c d e f", b"a b c d e g", b"a b c d e"]   # 1 of 3, and 1 of 2
+    assert not mails.near_duplicates(texts, 0.51).any()
+    assert mails.near_duplicates(texts, 0.5).tolist() == [False, False, True]
+
+
 def test_every_order_of_equal_texts_keeps_the_first():
     texts = [b"one two three four five six"] * 5
     assert mails.near_duplicates(texts).tolist() == [False] + 4 * [True]
