@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from annotated_ssm import hippo, s5, scan
+from annotated_ssm import hippo, s5, scan, series
 from annotated_ssm.layers import S5
 from flax import nnx
 
@@ -151,3 +151,25 @@ def test_more_coefficients_remember_more(temperatures):
         fit = np.polynomial.Legendre.fit(t, past, N - 1)(t)
         best = np.sqrt(np.mean((fit - past)**2)) / past.std()
         assert best < error < 1.1 * best
+
+
+def test_the_table_as_the_package_reads_it(temperatures):
+    hours, values = temperatures
+    table = series.load_series("ETTh1", download=False)
+    assert table.columns == ("HUFL", "HULL", "MUFL", "MULL", "LUFL", "LULL", "OT")
+    assert table.values.shape == (17_420, 7)
+    assert ((table.times - table.times[0]) / np.timedelta64(1, "h") == hours).all()
+    z = (table.values - table.values.mean(0)) / table.values.std(0)
+    assert np.array_equal(z.astype(np.float32), values)
+
+
+@pytest.mark.parametrize("lookback", [24, 96, 336])
+def test_forecasts_without_a_model(lookback):
+    """The known errors of two naive forecasts, 24 hours, one column."""
+    table = series.load_series("ETTh1", download=False)
+    task = series.forecasting(table, "ETTh1", lookback, 24)
+    assert len(task.test) == len(task.validation) == 2857
+    assert len(task.train) == 8640 - lookback - 23
+    got = series.naive_forecasts(task.test)
+    assert round(got["last value"], 4) == 0.0343
+    assert round(got["one period ago"], 4) == 0.0458
