@@ -143,7 +143,7 @@ def loss(kind: str, outputs: Float[ArrayLike, "*answers K"],
         return squared_error(outputs, y, counted)
     return cross_entropy(outputs, y, smoothing, counted)
 
-# %% ../nbs/16c_metrics.ipynb #57e76185
+# %% ../nbs/16c_metrics.ipynb #a0b77b37
 def sums(kind: str, outputs: Float[ArrayLike, "*answers K"],
          y: Num[ArrayLike, "..."],
          counted: Bool[ArrayLike, "*answers"] | None = None
@@ -168,10 +168,10 @@ def sums(kind: str, outputs: Float[ArrayLike, "*answers K"],
                   "accuracy": (outputs.argmax(axis=-1) == y).astype(jnp.float32)}
     totals = {name: jnp.sum(jnp.where(counted, value, 0))
               for name, value in values.items()}
-    return {"count": counted.sum().astype(jnp.float32)} | totals
+    return {"count": jnp.sum(counted, dtype=jnp.float32)} | totals
 
 
-def summary(kind: str, totals: dict[str, float]) -> dict[str, float]:
+def summary(kind: str, totals: dict) -> dict[str, float]:
     """What is reported, from the sums over all batches.
 
     Args:

@@ -18,7 +18,7 @@ from .state_space import is_concrete
 
 ArrayLike = jax.Array | np.ndarray
 
-# %% ../nbs/16b_splits.ipynb #3bdd2ce0
+# %% ../nbs/16b_splits.ipynb #1b56ba1b
 def _rows(u):
     """The axes of u that mask and steps share: all, or all but the features."""
     return np.shape(u) if np.issubdtype(u.dtype, np.integer) else np.shape(u)[:-1]
@@ -125,9 +125,11 @@ class Examples(Protocol):
 
     def __len__(self) -> int: ...
 
-    def take(self, indices) -> Split: ...
+    def take(self, indices) -> Split:
+        """The examples with these indices, in this order."""
+        ...
 
-# %% ../nbs/16b_splits.ipynb #185d6aff
+# %% ../nbs/16b_splits.ipynb #1239e476
 @dataclass(frozen=True, eq=False)
 class Windows:
     """Windows of one long series, cut when they are asked for.
@@ -227,7 +229,7 @@ class Windows:
         u = np.array(u)
         hidden = np.setdiff1d(np.arange(u.shape[-1]), self.known)
         if self.relative:
-            u[..., hidden] -= u[:, seen - 1, None, hidden]
+            u[..., hidden] -= u[:, seen - 1:seen][..., hidden]
         y = u[..., asked].copy()   # before what is asked is hidden
         u[:, seen:, hidden] = 0
         scored = np.broadcast_to(np.arange(self.length) >= seen, u.shape[:2])
