@@ -46,5 +46,5 @@ def split(seed):
 task = tasks.Task("noise", Talking(split(0)), split(1), split(2), 2, 3, 6,
                   "accuracy", "noise")
 training.fit(Model(training.streams(0)), task,
-             training.TrainingConfig(epochs=6, batch_size=8), progress=False,
+             training.TrainingConfig(epochs=12, batch_size=8), progress=False,
              directory=sys.argv[1], checkpoint_seconds=0.0)
