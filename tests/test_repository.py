@@ -43,7 +43,8 @@ IMPORTS = {
     "tasks": ("datasets", "generators", "metrics", "rivals"),
     "optimizer": ("interface",),
     "checkpoints": ("datasets", "sequences"),
-    "training": ("models", "tasks", "optimizer", "checkpoints"),
+    "compiled": ("metrics", "optimizer", "splits"),
+    "training": ("models", "tasks", "checkpoints", "compiled"),
     "experiments": ("training", "baselines", "attention"),
     "converters": ("layers",),
 }
