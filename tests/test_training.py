@@ -404,6 +404,32 @@ def test_unfilled_batches_of_tokens_are_counted_once():
         np.testing.assert_allclose(score["loss"], nll.mean(), rtol=1e-6)
 
 
+class Same(nnx.Module):
+    """Whether two sequences have their first tokens in common, by a table."""
+
+    def __init__(self):
+        self.table = nnx.Param(jnp.zeros((3, 3, 2), jnp.float32))
+
+    def __call__(self, u, steps=None, mask=None):
+        assert mask.shape == u.shape == (len(u), 2, 7)
+        return self.table[...][u[:, 0, 0], u[:, 1, 0]]
+
+
+def test_fit_takes_pairs():
+    def split(seed):
+        u = np.random.default_rng(seed).integers(0, 3, (40, 2, 7))
+        mask = np.broadcast_to(np.arange(7) < 5, u.shape)
+        return tasks.Split(u, (u[:, 0, 0] == u[:, 1, 0]).astype(np.int32), mask)
+
+    task = tasks.Task("pairs", split(0), split(1), split(2), 3, 2, 7, "accuracy", "",
+                      vocabulary=3)
+    config = TrainingConfig(epochs=10, batch_size=8, learning_rate=0.5)
+    assert training.fit(Same(), task, config,
+                        progress=False).validation["accuracy"] == 1
+    assert set(tasks.baseline_accuracies(task)) == {
+        "majority class", "nearest centroid", "linear"}
+
+
 def test_patience():
     config = TrainingConfig(epochs=50, batch_size=8, learning_rate=0.0, patience=3)
     result = training.fit(classifier(), synthetic(), config, progress=False)
