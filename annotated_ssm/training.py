@@ -171,7 +171,7 @@ class Result:
     validation: Mapping[str, float]
     model: nnx.Module
 
-# %% ../nbs/17_training.ipynb #b7cb3931
+# %% ../nbs/17_training.ipynb #81500fd7
 def fit(model: nnx.Module, task: tasks.Task,
         config: TrainingConfig = TrainingConfig(), *, seed: int = 0,
         augment: Callable[[Split, int, int], Split] | None = None,
@@ -231,7 +231,7 @@ def fit(model: nnx.Module, task: tasks.Task,
             keeper = stack.enter_context(contextlib.closing(Checkpoints(
                 directory, {"task": task.name, "kind": task.kind,
                             "length": task.length, "examples": len(task.train),
-                            "seed": seed, "training": dataclasses.asdict(config)},
+                            "seed": seed, **dataclasses.asdict(config)},
                 resume, checkpoint_seconds)))
             here = _read(here, keeper)
         here.state, here.kept = replicated((here.state, here.kept), mesh)

@@ -186,7 +186,7 @@ def test_stop_after():
 def test_a_directory_of_another_run(tmp_path):
     short = dict(directory=tmp_path, progress=False)
     training.fit(classifier(), task(), TrainingConfig(epochs=1), **short)
-    with pytest.raises(ValueError, match="a run with training = .*: choose another"):
+    with pytest.raises(ValueError, match="a run with epochs = 1, not 2: choose another"):
         training.fit(classifier(), task(), TrainingConfig(epochs=2), **short)
     with pytest.raises(ValueError, match="seed = 0, not 1: choose another"):
         training.fit(classifier(), task(), TrainingConfig(epochs=1), seed=1, **short)
