@@ -95,10 +95,13 @@ class Standing:
 _NUMBERS = "epoch", "step", "losses", "history", "best_epoch"
 
 
+def _floats(losses):
+    return [float(loss) for loss in jax.device_get(losses)]
+
+
 def _write(here, keeper, steps):
-    here.losses = jax.device_get(here.losses)
+    here.losses = _floats(here.losses)
     numbers = {name: getattr(here, name) for name in _NUMBERS}
-    numbers["losses"] = [float(loss) for loss in here.losses]
     keeper.save(here.epoch * steps + here.step, (here.state, here.kept), numbers)
     keeper.write_history(here.history)
 
@@ -108,14 +111,13 @@ def _read(here, keeper):
     if found is None:
         return here
     (state, kept), numbers = found
-    numbers["losses"] = [np.float32(loss) for loss in numbers["losses"]]
     keeper.write_history(numbers["history"])
     return Standing(state, kept, **numbers)
 
-# %% ../nbs/17_training.ipynb #7ea1a157
+# %% ../nbs/17_training.ipynb #0b917c23
 def _close_epoch(here, model, task, config, rate, mesh):
     """Judge an epoch whose batches are done; mutates where we stand."""
-    train_loss = float(np.mean(jax.device_get(here.losses)))
+    train_loss = float(np.mean(_floats(here.losses)))
     if not np.isfinite(train_loss):
         raise FloatingPointError(
             f"the loss of epoch {here.epoch} is {train_loss}: "
@@ -171,7 +173,7 @@ class Result:
     validation: Mapping[str, float]
     model: nnx.Module
 
-# %% ../nbs/17_training.ipynb #81500fd7
+# %% ../nbs/17_training.ipynb #9879db50
 def fit(model: nnx.Module, task: tasks.Task,
         config: TrainingConfig = TrainingConfig(), *, seed: int = 0,
         augment: Callable[[Split, int, int], Split] | None = None,
@@ -211,7 +213,8 @@ def fit(model: nnx.Module, task: tasks.Task,
 
     Raises:
         ValueError: an empty split, other classes than the model's, a batch
-            that the mesh can't divide, or a directory with another run.
+            that the mesh can't divide, an `augment` that changes the number
+            of examples, or a directory with another run.
         FloatingPointError: the loss is no longer a finite number.
     """
     if mesh is not None:   # a plain mesh: the compiler divides the work
@@ -243,6 +246,9 @@ def fit(model: nnx.Module, task: tasks.Task,
             examples = task.train
             if augment is not None:
                 examples = augment(examples, seed, here.epoch)
+                need(len(examples) == len(task.train),
+                     f"augment returns {len(examples)} examples: "
+                     f"{len(task.train)} are needed, as many as there were")
             for batch in tasks.batches(examples, size, seed=seed, drop_last=True,
                                        epoch=here.epoch, start=here.step):
                 here.state, loss = train_step(graphdef, config, total, task.kind,

@@ -178,6 +178,12 @@ def test_a_batch_that_the_devices_cannot_divide(size, message):
         training._check_fit(classifier(), given, config, Three)
 
 
+def test_augmentation_to_another_number():
+    with pytest.raises(ValueError, match="augment returns 2 examples: 4 are needed"):
+        training.fit(classifier(), task(), progress=False,
+                     augment=lambda split, seed, epoch: split.take(np.arange(2)))
+
+
 def test_stop_after():
     with pytest.raises(ValueError, match="stop_after is 0: it must be at least 1"):
         training.fit(classifier(), task(), stop_after=0, progress=False)
