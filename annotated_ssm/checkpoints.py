@@ -80,7 +80,7 @@ def load(path: str | Path, model: nnx.Module) -> nnx.Module:
         leaves[name][...] = jnp.asarray(arrays[name], leaves[name][...].dtype)
     return twin
 
-# %% ../nbs/17b_checkpoints.ipynb #6d2b3684
+# %% ../nbs/17b_checkpoints.ipynb #5732228f
 def _content(leaf):
     return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
 
@@ -95,10 +95,11 @@ def _refill(leaf, content):
 def _contents(tree):
     """The arrays of a tree by number, and what stands in each."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
-    arrays = {f"{i:05}": _content(leaf) for i, (_, leaf) in enumerate(leaves)}
+    every = [_content(leaf) for _, leaf in leaves]
     signs = [f"{jax.tree_util.keystr(path)} {array.dtype} {array.shape}"
-             for (path, _), array in zip(leaves, arrays.values())]
-    return arrays, signs
+             for (path, _), array in zip(leaves, every)]
+    # Orbax refuses an array without entries, of which nothing is to be kept.
+    return {f"{i:05}": array for i, array in enumerate(every) if array.size}, signs
 
 
 def _read_json(path):
@@ -193,7 +194,8 @@ class Checkpoints:
         saved = self._orbax.restore(steps, args=ocp.args.Composite(
             arrays=ocp.args.StandardRestore(arrays)))["arrays"]
         leaves, shape = jax.tree.flatten(tree)
-        filled = [_refill(leaf, saved[name]) for name, leaf in zip(arrays, leaves)]
+        filled = [_refill(leaf, saved[f"{i:05}"]) if leaf.size else leaf
+                  for i, leaf in enumerate(leaves)]
         return jax.tree.unflatten(shape, filled), read["numbers"]
 
     def write_history(self, history: Mapping[str, list]) -> None:
