@@ -272,7 +272,7 @@ def train(name: str, seed: int = 0, overrides: dict[str, Any] | None = None,
                           augment=augment or None, progress=progress)
     seconds = time.perf_counter() - began
     test = training.evaluate(result.model, task.test,
-                             experiment.training.batch_size)
+                             experiment.training.batch_size, task.kind)
     params = jax.tree.leaves(nnx.state(model, nnx.Param))
     device = jax.devices()[0]
     return Trial({

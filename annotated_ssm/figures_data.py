@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['PARTS', 'SPLITS', 'digit_sheet', 'as_sequences', 'reading_orders', 'byte_boxes', 'digest_bits', 'visible_sizes',
-           'class_counts', 'neighbours', 'epoch_orders', 'accuracies', 'best_of_many']
+           'class_counts', 'neighbours', 'epoch_orders', 'accuracies', 'best_of_many', 'window_rows']
 
 # %% ../nbs/16f_figures.ipynb #5b5ef0e7
 import matplotlib as mpl
@@ -309,4 +309,33 @@ def best_of_many(tries, chosen, bound, fresh, truth):
            xlim=(tries[0] * 0.8, tries[-1] * 20), xticks=tries,
            xticklabels=tries)
     ax.minorticks_off()
+    return fig
+
+# %% ../nbs/16f_figures.ipynb #ccef74af
+def window_rows(values, panels):
+    """A series, and windows of it as bars; what counts is drawn stronger.
+
+    Args:
+        values: (N,) the series.
+        panels: list of (title, starts, scored): where each window begins, and
+            (windows, L) true where an answer counts.
+
+    Returns:
+        The figure: the series, then one axis a panel, with one of its
+        `patches` a sample, window by window.
+    """
+    rows = [1.0, *(0.22 * len(starts) + 0.4 for _, starts, _ in panels)]
+    fig, axes = figure(rows=len(rows), height=np.mean(rows), sharex=True,
+                       height_ratios=rows)
+    axes[0].plot(values, color=PALETTE["input"])
+    axes[0].set(yticks=[], xlim=(-1, len(values)), title="the series")
+    for ax, (title, starts, scored) in zip(axes[1:], panels):
+        for row, (first, counts) in enumerate(zip(starts, scored)):
+            for k, strong in enumerate(counts):
+                ax.add_patch(mpl.patches.Rectangle(
+                    (first + k - 0.42, row - 0.32), 0.84, 0.64,
+                    color=PALETTE["s4" if strong else "grid"]))
+        ax.set(title=title, ylim=(len(starts) - 0.4, -0.6), yticks=range(len(starts)),
+               yticklabels=[f"window {i}" for i in range(len(starts))])
+    axes[-1].set(xlabel="sample")
     return fig

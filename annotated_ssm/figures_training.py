@@ -53,29 +53,31 @@ def first_step(names, labels, sizes):
     return fig
 
 # %% ../nbs/17f_figures.ipynb #3a2227ff
-def learning_curves(histories, best=None, colors=None):
-    """Losses and validation accuracy per epoch.
+def learning_curves(histories, best=None, colors=None, metric="accuracy"):
+    """Losses and a validation metric per epoch.
 
     Args:
         histories: name -> history of `training.fit`.
         best: name -> the epoch that was kept (marked by a dot).
         colors: name -> colour.
+        metric: of the validation examples, drawn at the right.
     """
+    metric_name = f"validation_{metric}"
     fig, (left, right) = figure(cols=2, height=2.7)
     for name, history in histories.items():
         color = (colors or {}).get(name, PALETTE["s5"])
         left.plot(history["epoch"], history["train_loss"], ":", color=color)
         left.plot(history["epoch"], history["validation_loss"], color=color)
-        line, = right.plot(history["epoch"], history["validation_accuracy"],
-                           color=color)
+        line, = right.plot(history["epoch"], history[metric_name], color=color)
         label_line(right, line, name)
         if best is not None:
-            right.plot(best[name],
-                       history["validation_accuracy"][best[name]], "o",
+            right.plot(best[name], history[metric_name][best[name]], "o",
                        color=color, ms=5)
     left.set(yscale="log", xlabel="epoch", title="Loss",
              ylabel="dotted: training, solid: validation")
-    right.set(xlabel="epoch", ylim=(0, 1.02), title="Validation accuracy")
+    right.set(xlabel="epoch", title=f"Validation {metric}")
+    if metric == "accuracy":
+        right.set(ylim=(0, 1.02))
     return fig
 
 # %% ../nbs/17f_figures.ipynb #c40351ad

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated_ssm import datasets, tasks
+from annotated_ssm import datasets, rivals, tasks
+from annotated_ssm.splits import Windows
 
 
 def small_split(n=10, length=4, **extra):
@@ -163,17 +164,17 @@ def test_baselines_on_points_whose_answer_is_known():
     u = np.array([0, 1, 2, 8, 9], np.float32).reshape(5, 1, 1)
     train = tasks.Split(u, np.array([3, 3, 3, 7, 7], np.int32))
     ask = np.array([-5, 4, 5.5, 20], np.float32).reshape(4, 1, 1)
-    assert tasks.majority_class(train, ask).tolist() == [3, 3, 3, 3]
+    assert rivals.majority_class(train, ask).tolist() == [3, 3, 3, 3]
     # The means are 1 and 8.5: the border is at 4.75.
-    assert tasks.nearest_centroid(train, ask).tolist() == [3, 3, 7, 7]
-    assert tasks.linear_classifier(train, ask).tolist() == [3, 3, 7, 7]
+    assert rivals.nearest_centroid(train, ask).tolist() == [3, 3, 7, 7]
+    assert rivals.linear_classifier(train, ask).tolist() == [3, 3, 7, 7]
 
 
 def test_linear_classifier_agrees_with_scikit_learn(digits):
     from sklearn.linear_model import RidgeClassifier
     x, ask = digits.train.u[..., 0], digits.validation.u[..., 0]
     expected = RidgeClassifier(alpha=1.0).fit(x, digits.train.y).predict(ask)
-    got = tasks.linear_classifier(digits.train, digits.validation.u)
+    got = rivals.linear_classifier(digits.train, digits.validation.u)
     assert np.array_equal(got, expected)
 
 
@@ -181,7 +182,7 @@ def test_nearest_centroid_agrees_with_scikit_learn(digits):
     from sklearn.neighbors import NearestCentroid
     x, ask = digits.train.u[..., 0], digits.validation.u[..., 0]
     expected = NearestCentroid().fit(x, digits.train.y).predict(ask)
-    got = tasks.nearest_centroid(digits.train, digits.validation.u)
+    got = rivals.nearest_centroid(digits.train, digits.validation.u)
     assert np.array_equal(got, expected)
 
 
@@ -196,3 +197,58 @@ def test_baseline_accuracies_on_digits(digits):
     got = tasks.baseline_accuracies(digits)
     assert got == {"majority class": 0.1, "nearest centroid": 154 / 180,
                    "linear": 162 / 180}
+
+
+# Other kinds of answers
+
+def test_a_task_of_tokens():
+    text = np.arange(401) % 7
+    parts = [Windows(text[a:b], 10) for a, b in ((0, 201), (200, 301), (300, 401))]
+    task = tasks.Task("text", *parts, 7, 7, 10, "perplexity", "", kind="tokens",
+                      vocabulary=7)
+    got = list(tasks.batches(task.train, 6, seed=0, epoch=0))
+    assert [len(batch) for batch in got] == [6, 6, 6, 2]
+    starts = np.sort(np.concatenate([batch.u[:, 0] for batch in got]))
+    assert np.array_equal(starts, np.sort(text[:200:10]))
+    for batch in got:
+        assert np.array_equal(batch.y, (batch.u + 1) % 7)
+    score = tasks.baseline_scores(task)["unigram"]
+    assert set(score) == {"loss", "accuracy", "perplexity"}
+    assert tasks.baseline_accuracies(task) == {"unigram": score["accuracy"]}
+
+
+def test_baselines_of_texts_are_given_bags():
+    """Class 1 has more of token 2, wherever it stands."""
+    u = np.array([[0, 2, 1, 2], [2, 2, 0, 1], [1, 0, 1, 0], [0, 0, 1, 1]] * 5)
+    split = tasks.Split(u, np.array([1, 1, 0, 0] * 5, np.int32))
+    task = tasks.Task("bags", split, split, split, 3, 2, 4, "accuracy", "",
+                      vocabulary=3)
+    assert tasks.baseline_accuracies(task) == {
+        "majority class": 0.5, "nearest centroid": 1.0, "linear": 1.0}
+
+
+def test_a_task_of_numbers():
+    wave = np.sin(0.3 * np.arange(600))[:, None]
+    parts = [Windows(wave[a:b], 20, stride=1, horizon=4)
+             for a, b in ((0, 300), (300, 450), (450, 600))]
+    task = tasks.Task("wave", *parts, 1, 1, 20, "mse", "", kind="regression")
+    scores = tasks.baseline_scores(task, channels=(0,))
+    assert set(scores) == {"mean", "ridge", "persistence"}
+    assert scores["ridge"]["mse"] < 0.01 * scores["persistence"]["mse"]
+    assert set(tasks.baseline_scores(task, "test")) == {"mean", "ridge"}
+
+
+def test_options_reach_the_task():
+    def named(data_dir=None, length=3, answer=0):
+        split = tasks.Split(np.zeros((2, length, 1), np.float32),
+                            np.full(2, answer, np.int32))
+        return tasks.Task("named", split, split, split, 1, 9, length, "accuracy",
+                          str(data_dir))
+
+    tasks.TASKS["named"] = named
+    try:
+        task = tasks.get("named", "here", length=5, answer=7)
+    finally:
+        del tasks.TASKS["named"]
+    assert (task.length, task.description) == (5, "here")
+    assert task.test.y.tolist() == [7, 7]

@@ -5,6 +5,8 @@ import json
 import os
 import subprocess
 import sys
+import signal
+import time
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +17,9 @@ import optax
 import pytest
 from flax import nnx
 
-from annotated_ssm import interface, layers, models, tasks, training
+from annotated_ssm import (interface, layers, metrics, models, optimizer, tasks,
+                           training)
+from annotated_ssm.splits import Windows
 from annotated_ssm.training import TrainingConfig
 
 
@@ -50,7 +54,7 @@ def flat(state):
 
 def test_every_leaf_has_a_label_and_every_label_a_leaf():
     params = nnx.state(classifier(), nnx.Param)
-    labels = dict(nnx.to_flat_state(training.parameter_labels(params)))
+    labels = dict(nnx.to_flat_state(optimizer.parameter_labels(params)))
     leaves = dict(nnx.to_flat_state(params))
     assert labels.keys() == leaves.keys()
     for path, leaf in leaves.items():
@@ -68,10 +72,10 @@ def test_no_parameter_is_complex_or_weakly_typed():
 
 def test_model_without_dynamics_has_no_ssm_group():
     params = nnx.state(classifier(layer=interface.Identity), nnx.Param)
-    used = set(jax.tree.leaves(training.parameter_labels(params)))
+    used = set(jax.tree.leaves(optimizer.parameter_labels(params)))
     assert used == {"regular", "scale"}
-    optimizer = training.make_optimizer(params, TrainingConfig(), 10)
-    updates, _ = optimizer.update(params, optimizer.init(params), params)
+    rule = optimizer.make_optimizer(params, TrainingConfig(), 10)
+    updates, _ = rule.update(params, rule.init(params), params)
     assert flat(updates).keys() == flat(params).keys()
 
 
@@ -79,9 +83,9 @@ def test_first_step_has_the_size_of_each_groups_rate():
     params = nnx.state(classifier(), nnx.Param)
     config = TrainingConfig(learning_rate=1e-2, ssm_learning_rate=1e-3,
                             weight_decay=0.0, warmup=0.0)
-    optimizer = training.make_optimizer(params, config, total_steps=5)
+    rule = optimizer.make_optimizer(params, config, total_steps=5)
     slopes = jax.tree.map(lambda a: jnp.full(a.shape, -0.3, a.dtype), params)
-    updates, _ = optimizer.update(slopes, optimizer.init(params), params)
+    updates, _ = rule.update(slopes, rule.init(params), params)
     labels = flat_labels(params)
     for name, step in flat(updates).items():
         rate = 1e-3 if labels[name] == "ssm" else 1e-2
@@ -89,7 +93,7 @@ def test_first_step_has_the_size_of_each_groups_rate():
 
 
 def flat_labels(params):
-    labels = training.parameter_labels(params)
+    labels = optimizer.parameter_labels(params)
     return {".".join(map(str, path)): label
             for path, label in nnx.to_flat_state(labels)}
 
@@ -98,9 +102,9 @@ def test_only_matrices_decay():
     params = nnx.state(classifier(), nnx.Param)
     params = jax.tree.map(lambda a: a + 1.0, params)
     config = TrainingConfig(learning_rate=1e-2, weight_decay=0.5, warmup=0.0)
-    optimizer = training.make_optimizer(params, config, total_steps=5)
+    rule = optimizer.make_optimizer(params, config, total_steps=5)
     zero = jax.tree.map(jnp.zeros_like, params)
-    updates, _ = optimizer.update(zero, optimizer.init(params), params)
+    updates, _ = rule.update(zero, rule.init(params), params)
     labels, before = flat_labels(params), flat(params)
     for name, step in flat(updates).items():
         decay = 5e-3 if labels[name] == "regular" else 0.0
@@ -112,8 +116,8 @@ def test_clipping_shortens_all_groups_by_one_factor():
     slopes = jax.tree.map(jnp.ones_like, params)
     count = sum(a.size for a in jax.tree.leaves(slopes))
     config = TrainingConfig(clip_norm=0.5)
-    optimizer = training.make_optimizer(params, config, total_steps=5)
-    _, moments = optimizer.update(slopes, optimizer.init(params), params)
+    rule = optimizer.make_optimizer(params, config, total_steps=5)
+    _, moments = rule.update(slopes, rule.init(params), params)
     means = [a for a in jax.tree.leaves(moments) if a.ndim and (a > 0).any()]
     first_moment = 0.1 * 0.5 / np.sqrt(count)
     hits = sum(a.size for a in means
@@ -125,7 +129,7 @@ def test_clipping_shortens_all_groups_by_one_factor():
 
 @pytest.mark.parametrize("total, warmup", [(1, 0.1), (7, 0.0), (40, 0.25)])
 def test_schedule_is_positive_and_peaks_at_the_end_of_the_warm_up(total, warmup):
-    rate = jax.vmap(training.schedule(3.0, total, warmup))(jnp.arange(total))
+    rate = jax.vmap(optimizer.schedule(3.0, total, warmup))(jnp.arange(total))
     rise = max(1, round(warmup * total))
     assert (rate > 0).all() and rate.max() <= 3.0
     np.testing.assert_allclose(rate[rise - 1], 3.0, rtol=1e-6)
@@ -139,7 +143,7 @@ def test_cross_entropy_agrees_with_optax(smoothing):
     y = rng.integers(0, 5, 6).astype(np.int32)
     target = optax.smooth_labels(jax.nn.one_hot(y, 5), smoothing)
     expected = optax.softmax_cross_entropy(logits, target).mean()
-    got = training.cross_entropy(logits, y, smoothing)
+    got = metrics.cross_entropy(logits, y, smoothing)
     np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
@@ -210,9 +214,8 @@ def test_dropout_masks_differ_between_steps_and_layers():
             nnx.to_flat_state(nnx.state(model, nnx.RngKey))]
     assert len({key.tobytes() for key in keys}) == len(keys)
     graphdef, state = training.start(model, TrainingConfig(), 5)
-    batch = synthetic().train
-    after, _ = training.train_step(graphdef, TrainingConfig(), 5, state,
-                                   batch.u, batch.y, None, None)
+    after, _ = training.train_step(graphdef, TrainingConfig(), 5, "classification",
+                                   state, training.feed(synthetic().train))
     moved = [int(leaf[...]) for path, leaf in nnx.to_flat_state(after.rest)
              if isinstance(leaf, nnx.RngCount)]
     assert sum(moved) > sum(counts)
@@ -308,3 +311,254 @@ def test_a_saved_model_keeps_its_own_dtype(tmp_path, dtype):
         np.testing.assert_array_equal(
             np.asarray(loaded.head.kernel[...], np.float32),
             np.asarray(short.head.kernel[...], np.float32))
+
+
+# Tokens and numbers
+
+class Table(nnx.Module):
+    """Scores, or a number, for each token, whatever came before."""
+
+    def __init__(self, tokens, outputs):
+        self.rows = nnx.Param(jnp.zeros((tokens, outputs), jnp.float32))
+
+    def __call__(self, u, steps=None, mask=None):
+        return self.rows[...][u]
+
+
+def text(tokens, metric="perplexity"):
+    """Windows of a text, which overlap at its end."""
+    parts = [Windows(tokens[:n], 8, once=n < 300) for n in (301, 90, 90)]
+    return tasks.Task("text", *parts, 5, 5, 8, metric, "", kind="tokens",
+                      vocabulary=5)
+
+
+def counting():
+    """After each token comes its successor."""
+    return text(np.arange(301) % 5)
+
+
+NOISE = np.random.default_rng(0).integers(0, 5, 301)
+
+
+def test_fit_learns_tokens():
+    config = TrainingConfig(epochs=30, batch_size=8, learning_rate=0.5,
+                            weight_decay=0.0)
+    result = training.fit(Table(5, 5), counting(), config, progress=False)
+    assert list(result.validation) == ["loss", "accuracy", "perplexity"]
+    assert result.validation["accuracy"] == 1
+    assert result.validation["perplexity"] < 1.05
+    np.testing.assert_allclose(np.exp(result.validation["loss"]),
+                               result.validation["perplexity"])
+    assert training.predict(result.model, counting().test, 3).shape == (12, 8, 5)
+
+
+def numbers(n=24, length=6, scored=None, mask=None, seed=0):
+    """For each token its square is asked for."""
+    def split(k):
+        u = np.random.default_rng([seed, k]).integers(0, 4, (n, length))
+        y = (u[..., None] ** 2).astype(np.float32)
+        counted = scored if mask is None else mask
+        if counted is not None:
+            y = np.where(counted[..., None], y, np.nan)
+        return tasks.Split(u, y, mask=mask, scored=scored)
+    return tasks.Task("squares", split(0), split(1), split(2), 4, 1, length, "mse",
+                      "", kind="regression", vocabulary=4)
+
+
+@pytest.mark.parametrize("how", ["all", "scored", "mask"])
+def test_fit_learns_numbers(how):
+    part = np.tile(np.arange(6) < 4, (24, 1))
+    extra = {} if how == "all" else {how: part}
+    config = TrainingConfig(epochs=60, batch_size=8, learning_rate=0.5,
+                            weight_decay=0.0)
+    result = training.fit(Table(4, 1), numbers(**extra), config, progress=False)
+    assert list(result.validation) == ["loss", "mse", "mae"]
+    assert result.validation["mse"] < 0.01
+    rows = np.asarray(result.model.rows[...])[:, 0]
+    np.testing.assert_allclose(rows, [0, 1, 4, 9], atol=0.2)
+
+
+@pytest.mark.parametrize("task, metric", [
+    (text(NOISE), "perplexity"), (text(NOISE, "accuracy"), "accuracy"),
+    (numbers(), "mse"), (dataclasses.replace(numbers(), metric="mae"), "mae")])
+def test_the_best_epoch_is_the_best_in_the_metrics_direction(task, metric):
+    config = TrainingConfig(epochs=8, batch_size=8, learning_rate=4.0)
+    result = training.fit(Table(task.features, task.classes), task, config,
+                          progress=False)
+    values = result.history[f"validation_{metric}"]
+    best = max(values) if metric == "accuracy" else min(values)
+    assert values[result.best_epoch] == best and len(set(values)) > 1
+
+
+def test_unfilled_batches_of_tokens_are_counted_once():
+    """Against sums over everything at once, in float64."""
+    rows = np.random.default_rng(0).normal(size=(5, 5)).astype(np.float32)
+    model, split = Table(5, 5), counting().validation
+    model.rows[...] = jnp.asarray(rows)
+    every = split.take(np.arange(len(split)))
+    log_p = rows - np.log(np.exp(rows.astype(float)).sum(1, keepdims=True))
+    nll = -log_p[every.u, every.y][every.scored]
+    assert 0 < every.scored.sum() < every.scored.size
+    for batch_size in (1, 5, 50):
+        score = training.evaluate(model, split, batch_size, "tokens")
+        np.testing.assert_allclose(score["loss"], nll.mean(), rtol=1e-6)
+
+
+class Same(nnx.Module):
+    """Whether two sequences have their first tokens in common, by a table."""
+
+    def __init__(self):
+        self.table = nnx.Param(jnp.zeros((3, 3, 2), jnp.float32))
+
+    def __call__(self, u, steps=None, mask=None):
+        assert mask.shape == u.shape == (len(u), 2, 7)
+        return self.table[...][u[:, 0, 0], u[:, 1, 0]]
+
+
+def test_fit_takes_pairs():
+    def split(seed):
+        u = np.random.default_rng(seed).integers(0, 3, (40, 2, 7))
+        mask = np.broadcast_to(np.arange(7) < 5, u.shape)
+        return tasks.Split(u, (u[:, 0, 0] == u[:, 1, 0]).astype(np.int32), mask)
+
+    task = tasks.Task("pairs", split(0), split(1), split(2), 3, 2, 7, "accuracy", "",
+                      vocabulary=3)
+    config = TrainingConfig(epochs=10, batch_size=8, learning_rate=0.5)
+    assert training.fit(Same(), task, config,
+                        progress=False).validation["accuracy"] == 1
+    assert set(tasks.baseline_accuracies(task)) == {
+        "majority class", "nearest centroid", "linear"}
+
+
+def test_patience():
+    config = TrainingConfig(epochs=50, batch_size=8, learning_rate=0.0, patience=3)
+    result = training.fit(classifier(), synthetic(), config, progress=False)
+    # With batch norm the averages still move, so some epochs may be better.
+    assert len(result.history["epoch"]) == result.best_epoch + 1 + 3 < 50
+
+
+def test_on_epoch_sees_the_history_grow():
+    seen = []
+    training.fit(classifier(), synthetic(), TrainingConfig(epochs=3), progress=False,
+                 on_epoch=lambda history: seen.append(len(history["epoch"])))
+    assert seen == [1, 2, 3]
+
+
+# Stopped and resumed
+
+def lines(directory):
+    return [json.loads(line) for line in
+            (directory / "metrics.jsonl").read_text().splitlines()]
+
+
+def the_same(one, other):
+    assert one.history == other.history and one.best_epoch == other.best_epoch
+    a, b = (flat(nnx.state(r.model, nnx.Not(nnx.RngKey))) for r in (one, other))
+    assert all(np.array_equal(a[name], b[name]) for name in a)
+
+
+@pytest.mark.parametrize("patience", [0, 2])
+def test_stopped_and_resumed_is_the_same_run(tmp_path, patience):
+    config = TrainingConfig(epochs=6, batch_size=8, patience=patience)
+    task = synthetic()
+
+    def run(**extra):
+        return training.fit(classifier(dropout=0.3), task, config, seed=3,
+                            progress=False, **extra)
+
+    straight = run()
+    epochs = len(straight.history["epoch"])
+    for first in range(0, epochs, 2):
+        part = run(directory=tmp_path, stop_after=2)
+        assert len(part.history["epoch"]) == min(first + 2, epochs)
+    the_same(part, straight)
+    the_same(run(directory=tmp_path), straight)     # nothing left to do
+    for epoch, line in enumerate(lines(tmp_path)):
+        assert line == {name: values[epoch]
+                        for name, values in straight.history.items()}
+    loaded = training.load(tmp_path / "model.npz", classifier(seed=1))
+    np.testing.assert_array_equal(training.predict(loaded, task.test),
+                                  training.predict(straight.model, task.test))
+    assert json.loads((tmp_path / "run.json").read_text())["seed"] == 3
+
+
+def test_stopped_in_the_middle_of_an_epoch(tmp_path):
+    """An exception on the way; a checkpoint was made after each batch."""
+    task, config = synthetic(), TrainingConfig(epochs=3, batch_size=8)
+
+    class Failing:
+        def __init__(self, calls):
+            self.calls = calls
+
+        def __len__(self):
+            return len(task.train)
+
+        def take(self, indices):
+            self.calls -= 1
+            if self.calls < 0:
+                raise KeyboardInterrupt
+            return task.train.take(indices)
+
+    def run(calls, **extra):
+        return training.fit(
+            classifier(dropout=0.3), dataclasses.replace(task, train=Failing(calls)),
+            config, progress=False, **extra)
+
+    straight = run(10**6)
+    for calls in (4, 4, 8):     # the task looks at one example, too
+        with pytest.raises(KeyboardInterrupt):
+            run(calls, directory=tmp_path, checkpoint_seconds=0.0)
+    the_same(run(10**6, directory=tmp_path), straight)
+
+
+def child(script, *arguments, **environment):
+    root = Path(__file__).parent.parent
+    return subprocess.Popen(
+        [sys.executable, str(root / "tests" / script), *map(str, arguments)],
+        env=os.environ | {"PYTHONPATH": str(root)} | environment,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_killed_at_random_moments(tmp_path):
+    rng = np.random.default_rng()
+    straight, killed = tmp_path / "straight", tmp_path / "killed"
+    whole = child("killed_training.py", straight)
+    for _ in range(3):
+        process = child("killed_training.py", killed)
+        for _ in range(rng.integers(2, 6)):
+            assert process.stdout.readline() == "batch\n", process.stderr.read()
+        time.sleep(rng.uniform(0, 0.1))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+    batches = []
+    for process in (whole, child("killed_training.py", killed)):
+        out, error = process.communicate(timeout=300)
+        assert process.returncode == 0, error[-2000:]
+        batches.append(out.count("batch"))
+    assert batches[1] < batches[0] == 60    # it did not begin anew
+    assert (straight / "metrics.jsonl").read_bytes() == \
+        (killed / "metrics.jsonl").read_bytes()
+    assert [line["epoch"] for line in lines(killed)] == list(range(12))
+    with np.load(straight / "model.npz") as a, np.load(killed / "model.npz") as b:
+        assert a.keys() == b.keys()
+        assert all(np.array_equal(a[name], b[name]) for name in a)
+    assert [p.name for p in (killed / "checkpoints").iterdir()] == ["60"]
+
+
+# Several devices
+
+def test_eight_devices_and_one():
+    process = child("mesh_training.py", JAX_ENABLE_X64="1",
+                    XLA_FLAGS="--xla_force_host_platform_device_count=8")
+    out, error = process.communicate(timeout=300)
+    assert process.returncode == 0, error[-2000:]
+    got = json.loads(out)
+    assert got["devices"] == 8
+    # Rounding of a gradient, 1e-14 of its size, may become a part 1e-14/1e-8 of
+    # an Adam step of 4e-3; 30 steps, and a loss whose slope is at most 10.
+    for name, one in got["one"].items():
+        np.testing.assert_allclose(got["eight"][name], one, rtol=0,
+                                   atol=30 * 4e-3 * 1e-6 * 10, err_msg=name)
+    # float32, before the first step: a mean of 16 losses
+    np.testing.assert_allclose(got["s5 eight"], got["s5 one"], rtol=1e-5)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from annotated_ssm import tasks
+from annotated_ssm.splits import Windows
 
 
 def split(n=10, **extra):
@@ -72,6 +73,13 @@ def test_permute_refuses_masks():
         tasks.permute(task, 0)
 
 
+def test_permute_refuses_an_answer_for_each_sample():
+    text = tasks.Split(np.zeros((3, 4), np.int32), np.zeros((3, 4), np.int32))
+    task = tasks.Task("text", text, text, text, 5, 5, 4, "accuracy", "", "tokens", 5)
+    with pytest.raises(ValueError, match="task is 'text', which has .* an answer"):
+        tasks.permute(task, 0)
+
+
 def test_stratified():
     with pytest.raises(ValueError, match=r"class 1 has 2 examples: .* need 3"):
         tasks.stratified(np.array([0, 0, 0, 1, 1]), (1, 2))
@@ -100,7 +108,46 @@ def test_a_class_that_the_task_does_not_have(y, message):
     bad = tasks.Split(good.u, np.array(y))
     with pytest.raises(ValueError, match=message):
         tasks.Task("x", good, good, bad, 1, 3, 4, "accuracy", "")
-    assert tasks.Task("x", good, good, bad, 1, 3, 4, "error", "").test is bad
+
+
+def test_an_option_that_a_task_does_not_have():
+    with pytest.raises(ValueError, match="option is 'rate': digits takes permut"):
+        tasks.get("digits", rate=0.5)
+
+
+NUMBERS = tasks.Split(np.zeros((3, 4, 1), np.float32), np.zeros((3, 2), np.float32))
+TEXT = tasks.Split(np.full((3, 4), 2), np.full((3, 4), 1))
+
+
+@pytest.mark.parametrize("given, changes, message", [
+    (TEXT, {"metric": "mse"}, "metric is 'mse': a tokens task needs one of accuracy"),
+    (TEXT, {"kind": "text"}, "kind is 'text': one of classification, tokens, regr"),
+    (TEXT, {"vocabulary": None}, "train has inputs int64: vocabulary says None"),
+    (TEXT, {"vocabulary": 4}, "vocabulary is 4: features says 5"),
+    (TEXT, {"features": 2, "vocabulary": 2}, "train has tokens int64 from 2 to 2"),
+    (TEXT, {"classes": 1}, "train has classes int64 from 1 to 1: integers from 0 to 0"),
+    (TEXT, {"length": 5}, "train has sequences of 4 samples: length says 5"),
+    (TEXT, {"kind": "classification"}, r"answers of shape \(3, 4\): .* \(3,\)"),
+    (NUMBERS, {"kind": "regression", "metric": "mse", "vocabulary": None,
+               "features": 1}, r"answers of shape \(3, 2\): .* \(3, 5\) or \(3, 4, 5"),
+    (NUMBERS, {}, "train has inputs float32: vocabulary says 5"),
+    (tasks.Split(NUMBERS.u, np.full((3, 5), np.nan)),
+     {"kind": "regression", "metric": "mse", "vocabulary": None, "features": 1},
+     "train has answers float64, or some that are not finite"),
+    (Windows(np.zeros((20, 1)), 4), {}, "train has inputs float64: vocabulary says 5"),
+])
+def test_a_task_that_does_not_fit_together(given, changes, message):
+    settings = dict(features=5, classes=5, length=4, metric="accuracy",
+                    description="", kind="tokens", vocabulary=5) | changes
+    with pytest.raises(ValueError, match=message):
+        tasks.Task("x", given, given, given, **settings)
+
+
+def test_baseline_accuracies_of_numbers():
+    task = tasks.Task("wave", NUMBERS, NUMBERS, NUMBERS, 1, 2, 4, "mse", "",
+                      "regression")
+    with pytest.raises(ValueError, match="task is 'wave', with numbers for answers"):
+        tasks.baseline_accuracies(task)
 
 
 def test_channels_of_a_task():

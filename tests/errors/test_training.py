@@ -3,12 +3,13 @@
 import dataclasses
 from functools import partial
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
 
-from annotated_ssm import layers, models, tasks, training
+from annotated_ssm import layers, models, optimizer, tasks, training
 from annotated_ssm.training import TrainingConfig
 
 
@@ -33,6 +34,8 @@ def params():
     (dict(weight_decay=-0.1), "weight_decay is -0.1: it must be at least 0"),
     (dict(warmup=40), r"warmup is 40: it must be in \[0, 1\)"),
     (dict(label_smoothing=1.0), "label_smoothing is 1.0"),
+    (dict(patience=-1), "patience is -1: it must be a whole number, 0 or more"),
+    (dict(patience=1.5), "patience is 1.5: it must be a whole number"),
 ])
 def test_configuration(settings, message):
     with pytest.raises(ValueError, match=message):
@@ -42,27 +45,27 @@ def test_configuration(settings, message):
 def test_statistics_cannot_be_trained():
     state = nnx.state(classifier(), (nnx.Param, nnx.BatchStat))
     with pytest.raises(ValueError, match="params has BatchStat at .*mean"):
-        training.parameter_labels(state)
+        optimizer.parameter_labels(state)
 
 
 def test_complex_parameters_are_refused():
     state = nnx.State({"B": nnx.Param(jnp.ones(3, jnp.complex64))})
     with pytest.raises(ValueError, match="params has complex64 at B"):
-        training.parameter_labels(state)
+        optimizer.parameter_labels(state)
 
 
 def test_a_leaf_without_a_label(params):
-    labels = list(nnx.to_flat_state(training.parameter_labels(params)))
+    labels = list(nnx.to_flat_state(optimizer.parameter_labels(params)))
     with pytest.raises(ValueError, match="labels leaves out .*log_dt"):
-        training.make_optimizer(
+        optimizer.make_optimizer(
             params, TrainingConfig(), 10, nnx.from_flat_state(
                 [item for item in labels if item[0][-1] != "log_dt"]))
 
 
 def test_a_label_without_a_leaf(params):
-    labels = list(nnx.to_flat_state(training.parameter_labels(params)))
+    labels = list(nnx.to_flat_state(optimizer.parameter_labels(params)))
     with pytest.raises(ValueError, match="and has .*gone.* without a parameter"):
-        training.make_optimizer(
+        optimizer.make_optimizer(
             params, TrainingConfig(), 10,
             nnx.from_flat_state([*labels, (("gone",), "ssm")]))
 
@@ -70,18 +73,13 @@ def test_a_label_without_a_leaf(params):
 def test_an_unknown_label(params):
     labels = nnx.map_state(lambda path, leaf: "fast", params)
     with pytest.raises(ValueError, match=r"labels has \['fast'\]: one of ssm"):
-        training.make_optimizer(params, TrainingConfig(), 10, labels)
+        optimizer.make_optimizer(params, TrainingConfig(), 10, labels)
 
 
-def task(value=0.0, metric="accuracy"):
+def task(value=0.0):
     split = tasks.Split(np.full((4, 5, 1), value, np.float32),
                         np.zeros(4, np.int32))
-    return tasks.Task("flat", split, split, split, 1, 3, 5, metric, "constant")
-
-
-def test_another_metric():
-    with pytest.raises(ValueError, match="task has the metric 'mse'"):
-        training.fit(classifier(), task(metric="mse"), progress=False)
+    return tasks.Task("flat", split, split, split, 1, 3, 5, "accuracy", "constant")
 
 
 def test_a_loss_that_is_not_a_number_stops_the_run():
@@ -127,3 +125,88 @@ def test_loading_a_lone_array(tmp_path):
     np.save(tmp_path / "m.npy", np.ones(3))
     with pytest.raises(ValueError, match="path is .*m.npy, which is no whole"):
         training.load(tmp_path / "m.npy", classifier())
+
+
+class Says(nnx.Module):
+    """Outputs of a given shape for each example."""
+
+    def __init__(self, *shape, value=0.0):
+        self.outputs = nnx.Param(jnp.full(shape, value, jnp.float32))
+
+    def __call__(self, u, steps=None, mask=None):
+        return jnp.broadcast_to(self.outputs[...], (len(u), *self.outputs.shape))
+
+
+def test_outputs_of_another_shape():
+    with pytest.raises(ValueError, match=r"outputs of shape \(50, 5, 3\): answers of "
+                       r"shape \(50,\) need \(50, 3\)"):
+        training.fit(Says(5, 3), task(), progress=False)
+    with pytest.raises(ValueError, match=r"answers of shape \(2,\) need \(2,\)"):
+        training.evaluate(Says(3), task().test, 2, "regression")
+
+
+def test_a_validation_score_that_is_not_a_number():
+    nan = tasks.Split(np.full((4, 5, 1), np.nan, np.float32), np.zeros(4, np.int32))
+    with pytest.raises(FloatingPointError, match="the validation score of epoch 0"):
+        training.fit(classifier(), dataclasses.replace(task(), validation=nan),
+                     progress=False)
+
+
+def mesh(name="batch"):
+    return jax.sharding.Mesh(np.array(jax.devices()[:1]), (name,))
+
+
+def test_a_mesh_without_a_batch_axis():
+    with pytest.raises(ValueError, match=r"mesh has the axes \('model',\): one named"):
+        training.fit(classifier(), task(), mesh=mesh("model"), progress=False)
+
+
+class Three:
+    """As many devices as matter to the check of the batch size."""
+    devices, axis_names, shape = np.array(jax.devices() * 3), ("batch",), {"batch": 3}
+
+
+@pytest.mark.parametrize("size, message", [
+    (3, "batch_size is 4 in validation: 3 devices"), (50, "batch_size is 4 in training"),
+])
+def test_a_batch_that_the_devices_cannot_divide(size, message):
+    config = TrainingConfig(batch_size=size if size == 50 else 4)
+    given = task() if size == 50 else dataclasses.replace(
+        task(), train=tasks.Split(np.zeros((3, 5, 1), np.float32),
+                                  np.zeros(3, np.int32)))
+    with pytest.raises(ValueError, match=message):
+        training._check_fit(classifier(), given, config, Three)
+
+
+def test_augmentation_to_another_number():
+    with pytest.raises(ValueError, match="augment returns 2 examples: 4 are needed"):
+        training.fit(classifier(), task(), progress=False,
+                     augment=lambda split, seed, epoch: split.take(np.arange(2)))
+
+
+def test_stop_after():
+    with pytest.raises(ValueError, match="stop_after is 0: it must be at least 1"):
+        training.fit(classifier(), task(), stop_after=0, progress=False)
+
+
+def test_a_directory_of_another_run(tmp_path):
+    short = dict(directory=tmp_path, progress=False)
+    training.fit(classifier(), task(), TrainingConfig(epochs=1), **short)
+    with pytest.raises(ValueError, match="a run with epochs = 1, not 2: choose another"):
+        training.fit(classifier(), task(), TrainingConfig(epochs=2), **short)
+    with pytest.raises(ValueError, match="seed = 0, not 1: choose another"):
+        training.fit(classifier(), task(), TrainingConfig(epochs=1), seed=1, **short)
+    with pytest.raises(ValueError, match="this very run: resume it, or choose"):
+        training.fit(classifier(), task(), TrainingConfig(epochs=1), resume=False,
+                     **short)
+    with pytest.raises(ValueError, match="whose checkpoint is of another model: "):
+        training.fit(classifier(H=6), task(), TrainingConfig(epochs=1), **short)
+
+
+def test_a_directory_that_is_none(tmp_path):
+    (tmp_path / "file").write_text("here")
+    with pytest.raises(ValueError, match="directory is .*file, where a file is in the"):
+        training.fit(classifier(), task(), directory=tmp_path / "file", progress=False)
+    (tmp_path / "run.json").write_text("[1")
+    with pytest.raises(ValueError, match="run.json, which is no record of a run"):
+        training.fit(classifier(), task(), directory=tmp_path, progress=False)
