@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['PerSample', 'SequenceRegressor', 'LanguageModel', 'sample_tokens', 'continue_text', 'Retrieval']
 
-# %% ../nbs/12b_heads.ipynb #263eb967
+# %% ../nbs/12b_heads.ipynb #e57f0c29
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,7 +20,7 @@ from annotated_ssm.interface import (
 )
 from .models import Backbone, SequenceReader, check_sizes
 from .sequences import need
-from .state_space import as_arrays, is_concrete
+from .state_space import as_arrays, check_count, is_concrete
 
 # %% ../nbs/12b_heads.ipynb #7da631e0
 class PerSample(nnx.Module):
@@ -208,7 +208,7 @@ def _last_logits(model, tokens, mask, state):
     last = mask.sum(1) - 1
     return logits[jnp.arange(len(tokens)), last], state
 
-# %% ../nbs/12b_heads.ipynb #1fa6bf5b
+# %% ../nbs/12b_heads.ipynb #3928639c
 def continue_text(model: LanguageModel, tokens: Int[ArrayLike, "batch L"],
                   length: int, *, key=None, temperature: Number = 1.0,
                   mask: Mask | None = None, state=None, chunk: int = 256):
@@ -232,6 +232,7 @@ def continue_text(model: LanguageModel, tokens: Int[ArrayLike, "batch L"],
         ValueError: an unknown token, a row without one, a temperature without
             a key, or scores that are nan, such as after the end of a cache.
     """
+    length = check_count("length", length)
     tokens, mask = as_arrays(tokens, mask)
     check_samples(tokens, model.vocabulary, True, ("batch", "L"), "tokens")
     if mask is not None:
@@ -248,7 +249,7 @@ def continue_text(model: LanguageModel, tokens: Int[ArrayLike, "batch L"],
     start = state, key, jnp.asarray(temperature, logits.dtype), jnp.int32(1)
     first = sample_tokens(logits, jax.random.fold_in(key, 0), temperature)
     written = first[:, None]
-    if length != 1:
+    if length > 1:
         more, (_, start) = generate(_Writer(twin), first, start, length - 1,
                                     chunk=chunk)
         written = jnp.concatenate([written, more], 1)
@@ -257,7 +258,7 @@ def continue_text(model: LanguageModel, tokens: Int[ArrayLike, "batch L"],
          "room for what is read and written")
     return written, (written[:, -1:], start[0])
 
-# %% ../nbs/12b_heads.ipynb #cf6380f9
+# %% ../nbs/12b_heads.ipynb #011937e1
 class Retrieval(SequenceReader):
     """Two sequences through one tower, their vectors compared: class scores.
 
@@ -293,10 +294,10 @@ class Retrieval(SequenceReader):
         pair = jnp.concatenate([v, w, v * w, v - w], -1)
         return self.outer(jax.nn.gelu(self.inner(pair)))
 
-    def _stacked(self, name, a, axes):
-        """(batch, 2, ...) as (2 batch, ...); a short one or None as it is."""
+    def _stacked(self, name, a, axes, shared=None):
+        """(batch, 2, ...) as (2 batch, ...); None, and what both share, as is."""
         (a,) = as_arrays(a)
-        if a is None or a.ndim < axes:
+        if a is None or a.ndim == shared:
             return a
         need(a.ndim == axes and a.shape[1] == 2,
              f"{name} has shape {a.shape}; need two documents a row, "
@@ -324,7 +325,7 @@ class Retrieval(SequenceReader):
             ValueError: not two documents a row, or shapes that don't fit.
         """
         u = self._stacked("u", u, 3 if self.tokens else 4)
-        steps, mask = (self._stacked(name, a, 3) for name, a in (
+        steps, mask = (self._stacked(name, a, 3, 1) for name, a in (
             ("steps", steps), ("mask", mask)))
         return self.compare(self.read(u, steps, mask, rate))
 
@@ -351,6 +352,6 @@ class Retrieval(SequenceReader):
             Scores (batch, classes), and the state after the samples.
         """
         u_k = self._stacked("u_k", u_k, 2 if self.tokens else 3)
-        step = self._stacked("step", step, 2)
+        step = self._stacked("step", step, 2, 0)
         vectors, state = self.read_step(u_k, state, step, rate)
         return self.compare(vectors), state
