@@ -155,9 +155,9 @@ class LanguageModel(PerSample):
         """The scores of the token that follows on features x."""
         return self.backbone.embed.attend(x) if self.tied else self.head(x)
 
-# %% ../nbs/12b_heads.ipynb #c50fb4d0
+# %% ../nbs/12b_heads.ipynb #5dc95fd0
 def sample_tokens(logits: Float[ArrayLike, "*batch vocabulary"], key=None,
-                  temperature: Number = 1.0) -> Int[Array, "*batch"]:
+                  temperature: Number | int = 1.0) -> Int[Array, "*batch"]:
     """Choose a token from scores.
 
     Args:
@@ -208,9 +208,9 @@ def _last_logits(model, tokens, mask, state):
     last = mask.sum(1) - 1
     return logits[jnp.arange(len(tokens)), last], state
 
-# %% ../nbs/12b_heads.ipynb #3928639c
+# %% ../nbs/12b_heads.ipynb #fec366f0
 def continue_text(model: LanguageModel, tokens: Int[ArrayLike, "batch L"],
-                  length: int, *, key=None, temperature: Number = 1.0,
+                  length: int, *, key=None, temperature: Number | int = 1.0,
                   mask: Mask | None = None, state=None, chunk: int = 256):
     """Let a language model write on, at a constant cost for every token.
 
