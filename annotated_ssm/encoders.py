@@ -5,14 +5,14 @@
 # %% auto #0
 __all__ = ['Samples', 'Sample', 'KINDS', 'TokenEncoder', 'FrameEncoder', 'Encoded']
 
-# %% ../nbs/11c_encoders.ipynb #af6a19df
+# %% ../nbs/11c_encoders.ipynb #cbc9aea4
 import math
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Integer
 
 from annotated_ssm.interface import (
     ArrayLike, check_choices, check_input, check_mask, check_rngs,
@@ -21,10 +21,10 @@ from .sequences import check_rate, check_steps, need
 from .state_space import as_arrays, check_count, is_concrete
 
 #: What a model reads: vectors, or tokens by their numbers.
-Samples = Float[ArrayLike, "batch L features"] | Int[ArrayLike, "batch L"]
-Sample = Float[ArrayLike, "batch features"] | Int[ArrayLike, "batch"]
+Samples = Float[ArrayLike, "batch L features"] | Integer[ArrayLike, "batch L"]
+Sample = Float[ArrayLike, "batch features"] | Integer[ArrayLike, "batch"]
 
-# %% ../nbs/11c_encoders.ipynb #701b59bd
+# %% ../nbs/11c_encoders.ipynb #5b37ee8f
 class TokenEncoder(nnx.Embed):
     """H features for each token: a row of a trainable table."""
 
@@ -43,7 +43,7 @@ class TokenEncoder(nnx.Embed):
         super().__init__(check_count("vocabulary", vocabulary),
                          check_count("H", H), rngs=rngs)
 
-    def __call__(self, tokens: Int[ArrayLike, "*shape"]
+    def __call__(self, tokens: Integer[ArrayLike, "*shape"]
                  ) -> Float[Array, "*shape H"]:
         """The rows of the tokens; nan for one that there isn't."""
         tokens = jnp.asarray(tokens)

@@ -5,12 +5,12 @@
 # %% auto #0
 __all__ = ['PerSample', 'SequenceRegressor', 'LanguageModel', 'sample_tokens', 'continue_text', 'Retrieval']
 
-# %% ../nbs/12b_heads.ipynb #e57f0c29
+# %% ../nbs/12b_heads.ipynb #492c04d8
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Integer
 
 from annotated_ssm.encoders import (
     Sample, Samples, TokenEncoder, check_samples, check_tokens,
@@ -155,9 +155,9 @@ class LanguageModel(PerSample):
         """The scores of the token that follows on features x."""
         return self.backbone.embed.attend(x) if self.tied else self.head(x)
 
-# %% ../nbs/12b_heads.ipynb #5dc95fd0
+# %% ../nbs/12b_heads.ipynb #f93e1ce3
 def sample_tokens(logits: Float[ArrayLike, "*batch vocabulary"], key=None,
-                  temperature: Number | int = 1.0) -> Int[Array, "*batch"]:
+                  temperature: Number | int = 1.0) -> Integer[Array, "*batch"]:
     """Choose a token from scores.
 
     Args:
@@ -208,8 +208,8 @@ def _last_logits(model, tokens, mask, state):
     last = mask.sum(1) - 1
     return logits[jnp.arange(len(tokens)), last], state
 
-# %% ../nbs/12b_heads.ipynb #fec366f0
-def continue_text(model: LanguageModel, tokens: Int[ArrayLike, "batch L"],
+# %% ../nbs/12b_heads.ipynb #e759f81f
+def continue_text(model: LanguageModel, tokens: Integer[ArrayLike, "batch L"],
                   length: int, *, key=None, temperature: Number | int = 1.0,
                   mask: Mask | None = None, state=None, chunk: int = 256):
     """Let a language model write on, at a constant cost for every token.
@@ -258,7 +258,7 @@ def continue_text(model: LanguageModel, tokens: Int[ArrayLike, "batch L"],
          "room for what is read and written")
     return written, (written[:, -1:], start[0])
 
-# %% ../nbs/12b_heads.ipynb #011937e1
+# %% ../nbs/12b_heads.ipynb #4a44ff34
 class Retrieval(SequenceReader):
     """Two sequences through one tower, their vectors compared: class scores.
 
@@ -305,7 +305,7 @@ class Retrieval(SequenceReader):
         return a.reshape(-1, *a.shape[2:])
 
     def __call__(
-        self, u: Int[ArrayLike, "batch 2 L"] | Float[ArrayLike, "batch 2 L F"],
+        self, u: Integer[ArrayLike, "batch 2 L"] | Float[ArrayLike, "batch 2 L F"],
         steps: Float[ArrayLike, "L"] | Float[ArrayLike, "batch 2 L"] | None = None,
         mask=None, rate: Number = 1.0,
     ) -> Float[Array, "batch classes"]:
