@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['GLU_VARIANTS', 'NORMS', 'POOLS', 'check_choice', 'check_sizes', 'GLU', 'SequenceNorm', 'SequenceBlock', 'Backbone',
-           'pool', 'SequenceClassifier']
+           'pool', 'SequenceReader', 'SequenceClassifier']
 
 # %% ../nbs/12_models.ipynb #6d808399
 import jax
@@ -13,15 +13,14 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Array, Bool, Float
 
+from .encoders import Encoded, Sample, Samples
 from annotated_ssm.interface import (
-    ArrayLike, Mask, Number, Steps, StepSize, check_input, check_mask,
-    check_rngs,
+    ArrayLike, Mask, Number, Steps, StepSize, check_mask, check_rngs,
 )
-from .state_space import as_arrays
 
 # %% ../nbs/12_models.ipynb #9ea50a2c
-GLU_VARIANTS = ("none", "half", "full")
-NORMS = ("batch", "layer")
+GLU_VARIANTS = ("none", "linear", "half", "half2", "full")
+NORMS = ("batch", "layer", "none")
 POOLS = ("mean", "last")
 
 
@@ -67,7 +66,7 @@ class GLU(nnx.Module):
 
         Args:
             H: features.
-            variant: "none", "half" or "full".
+            variant: "none", "linear", "half", "half2" or "full", as in (12.2).
             dropout: the fraction of features dropped, for whole sequences.
             rngs: source of random keys.
 
@@ -79,9 +78,9 @@ class GLU(nnx.Module):
             raise ValueError(f"dropout is {dropout}, a fraction ≥ 0 and < 1 "
                              "is needed")
         self.variant = variant
-        if variant != "none":
+        if variant in ("half", "half2", "full"):
             self.gate = nnx.Linear(H, H, rngs=rngs)
-        if variant == "full":
+        if variant in ("linear", "full"):
             self.value = nnx.Linear(H, H, rngs=rngs)
         self.dropout = nnx.Dropout(dropout, broadcast_dims=(-2,), rngs=rngs)
 
@@ -99,13 +98,15 @@ class GLU(nnx.Module):
         z = self.dropout(jax.nn.gelu(y), deterministic=deterministic)
         if self.variant == "none":
             return z
-        value = self.value(z) if self.variant == "full" else z
-        gated = value * jax.nn.sigmoid(self.gate(z))
-        return self.dropout(gated, deterministic=deterministic)
+        value = {"half": z, "half2": jnp.asarray(y)}.get(self.variant)
+        value = self.value(z) if value is None else value
+        if self.variant != "linear":
+            value = value * jax.nn.sigmoid(self.gate(z))
+        return self.dropout(value, deterministic=deterministic)
 
 # %% ../nbs/12_models.ipynb #45784341
 class SequenceNorm(nnx.Module):
-    """Batch or layer normalization that leaves padding out of its statistics."""
+    """Batch or layer normalization that leaves padding out, or none at all."""
 
     def __init__(self, H: int, kind: str = "batch", *, rngs: nnx.Rngs):
         """Build the norm.
@@ -114,7 +115,8 @@ class SequenceNorm(nnx.Module):
             H: features.
             kind: "batch" (statistics of each feature over all real samples of
                 the batch; in evaluation, their running average with momentum
-                0.95) or "layer" (of each sample over its features).
+                0.95), "layer" (of each sample over its features) or "none"
+                (the features as they are).
             rngs: source of random keys.
 
         Raises:
@@ -124,7 +126,7 @@ class SequenceNorm(nnx.Module):
         if kind == "batch":
             self.norm = nnx.BatchNorm(H, momentum=0.95, use_fast_variance=False,
                                       rngs=rngs)
-        else:
+        elif kind == "layer":
             self.norm = nnx.LayerNorm(H, use_fast_variance=False, rngs=rngs)
         self.kind = kind
 
@@ -141,8 +143,8 @@ class SequenceNorm(nnx.Module):
         Returns:
             The same shape.
         """
-        if self.kind == "layer":
-            return self.norm(x)
+        if self.kind != "batch":
+            return self.norm(x) if self.kind == "layer" else jnp.asarray(x)
         if running is None:
             running = self.norm.use_running_average
         if running or x.size == 0:   # without samples there is no statistic
@@ -172,9 +174,9 @@ class SequenceBlock(nnx.Module):
         Args:
             H: features.
             layer: makes the layer; called as `layer(H, rngs=rngs)`.
-            norm: "batch" or "layer".
+            norm: "batch", "layer" or "none".
             prenorm: normalize the input of the block, or else its output.
-            glu: "none", "half" or "full", see `GLU`.
+            glu: one of `GLU_VARIANTS`, see `GLU`.
             dropout: the fraction of features dropped.
             rngs: source of random keys.
 
@@ -230,19 +232,21 @@ def check_states(states, blocks):
                          f"the {len(blocks)} blocks is needed")
 
 # %% ../nbs/12_models.ipynb #813b989d
-class Backbone(nnx.Module):
-    """Features in, H features a sample out: a linear map and `depth` blocks."""
+class Backbone(Encoded):
+    """Samples in, H features each out: an encoder and `depth` blocks."""
 
     def __init__(self, features: int, H: int, depth: int, layer, *,
+                 encoder=nnx.Linear, append_steps: bool = False,
                  norm: str = "batch", prenorm: bool = True, glu: str = "half",
-                 dropout: float = 0.1, rngs: nnx.Rngs):
+                 dropout: float = 0.1, final_norm: bool = False,
+                 rngs: nnx.Rngs):
         """Build the stack.
 
         Args:
-            features: of a sample of the input.
-            H: features inside.
+            features, H, encoder, append_steps: as for `Encoded`.
             depth: number of blocks.
             layer, norm, prenorm, glu, dropout, rngs: as for `SequenceBlock`.
+            final_norm: normalize once more, behind the last block.
 
         Raises:
             ValueError: a size that is no whole number ≥ 1, an unknown option,
@@ -250,22 +254,21 @@ class Backbone(nnx.Module):
         """
         check_sizes(features=features, H=H, depth=depth)
         check_rngs(rngs)
-        self.features = features
-        self.embed = nnx.Linear(features, H, rngs=rngs)
+        super().__init__(features, H, encoder, append_steps, rngs)
         self.blocks = ModuleList([
             SequenceBlock(H, layer, norm=norm, prenorm=prenorm, glu=glu,
                           dropout=dropout, rngs=rngs) for _ in range(depth)])
+        self.last = SequenceNorm(H, norm if final_norm else "none", rngs=rngs)
 
     def __call__(
-        self, u: Float[ArrayLike, "batch L features"],
-        steps: Steps | None = None, mask: Mask | None = None, states=None,
-        rate: Number = 1.0,
+        self, u: Samples, steps: Steps | None = None, mask: Mask | None = None,
+        states=None, rate: Number = 1.0,
     ):
         """Run whole sequences.
 
         Args:
-            u: inputs, (batch, L, features); what stands in masked places
-                doesn't matter, not even nan.
+            u: inputs, (batch, L, features), or (batch, L) tokens; what stands
+                in masked places doesn't matter, not even nan.
             steps: (L,) or (batch, L), the interval that ends at each sample, in
                 units of the nominal one, ≥ 0; the first is usually 1.
             mask, rate: as for a layer; every block gets them, and the steps.
@@ -275,42 +278,35 @@ class Backbone(nnx.Module):
             (batch, L, H), and the tuple of the blocks' states.
 
         Raises:
-            ValueError: shapes don't fit.
+            ValueError: shapes don't fit, or a token is unknown.
         """
-        u, steps, mask = as_arrays(u, steps, mask)
-        check_input(u, self.features, ("batch", "L", "features"))
-        if mask is not None:
-            mask = jnp.asarray(mask)
-            check_mask(mask, u)
-            mask = jnp.broadcast_to(mask, u.shape[:2])
-            u = jnp.where(mask[..., None], u, 0)
+        x, steps, mask, rate = self.encode(u, steps, mask, rate)
         states = (None,) * len(self.blocks) if states is None else states
         check_states(states, self.blocks)
-        x, after = self.embed(u), []
+        after = []
         for block, state in zip(self.blocks, states):
             x, state = block(x, steps, mask, state, rate)
             after.append(state)
-        return x, tuple(after)
+        return self.last(x, mask), tuple(after)
 
     def init_state(self, batch: int):
         """The blocks' states before the first sample."""
         return tuple(block.init_state(batch) for block in self.blocks)
 
-    def step(self, u_k: Float[ArrayLike, "batch features"], states,
-             step: StepSize | None = None, rate: Number = 1.0):
+    def step(self, u_k: Sample, states, step: StepSize | None = None,
+             rate: Number = 1.0):
         """One sample of every stream, through all blocks, in evaluation mode.
 
         Returns:
             (batch, H), and the tuple of the states after the sample.
         """
-        u_k, step = as_arrays(u_k, step)
-        check_input(u_k, self.features, ("batch", "features"), "u_k")
+        x, step, rate = self.encode_step(u_k, step, rate)
         check_states(states, self.blocks)
-        x, after = self.embed(u_k), []
+        after = []
         for block, state in zip(self.blocks, states):
             x, state = block.step(x, state, step, rate)
             after.append(state)
-        return x, tuple(after)
+        return self.last(x, running=True), tuple(after)
 
 # %% ../nbs/12_models.ipynb #0d34e75c
 def pool(x: Float[ArrayLike, "batch L H"], mask: Mask | None = None,
@@ -339,47 +335,88 @@ def pool(x: Float[ArrayLike, "batch L H"], mask: Mask | None = None,
     total = jnp.where(mask[..., None], x, 0).sum(axis=1)
     return total / jnp.maximum(count, 1)
 
-# %% ../nbs/12_models.ipynb #58e4382c
-class SequenceClassifier(nnx.Module):
-    """A backbone, a pooling over time and a linear read-out: class scores."""
+# %% ../nbs/12_models.ipynb #5ead5ea1
+class SequenceReader(nnx.Module):
+    """A backbone and a pooling over time: one vector a sequence."""
 
-    def __init__(self, features: int, classes: int, H: int, depth: int, layer,
-                 *, norm: str = "batch", prenorm: bool = True,
-                 glu: str = "half", dropout: float = 0.1, pool: str = "mean",
-                 rngs: nnx.Rngs):
-        """Build the model.
+    def __init__(self, features: int, H: int, depth: int, layer, *,
+                 pool: str = "mean", rngs: nnx.Rngs, **options):
+        """Build the backbone.
 
         Args:
             features: of a sample of the input.
-            classes: number of classes.
             H: features inside.
             depth: number of blocks.
             layer: makes a layer; called as `layer(H, rngs=rngs)`, such as
                 `functools.partial(S5, P=64, bidirectional=True)`.
-            norm, prenorm, glu, dropout: as for `SequenceBlock`.
             pool: "mean" or "last".
             rngs: source of random keys.
+            options: encoder, append_steps, norm, prenorm, glu, dropout and
+                final_norm, as for `Backbone`.
 
         Raises:
-            ValueError: an unknown norm, glu or pool.
+            ValueError: an unknown option, or a size that doesn't fit.
         """
         check_choice("pool", pool, POOLS)
+        self.backbone = Backbone(features, H, depth, layer, rngs=rngs, **options)
+        self.pool, self.H = pool, H
+
+    def read(
+        self, u: Samples, steps: Steps | None = None, mask: Mask | None = None,
+        rate: Number = 1.0,
+    ) -> Float[Array, "batch H"]:
+        """One vector for each whole sequence; arguments as for a model."""
+        x, _ = self.backbone(u, steps, mask, None, rate)
+        return pool(x, mask, self.pool)
+
+    def init_state(self, batch: int):
+        """What a step needs to know of the past: nothing yet.
+
+        Returns:
+            The blocks' states, the mean of the features, the sample count.
+        """
+        return (self.backbone.init_state(batch),
+                jnp.zeros((batch, self.H), jnp.float32),
+                jnp.zeros((), jnp.int32))
+
+    def read_step(self, u_k: Sample, state, step: StepSize | None = None,
+                  rate: Number = 1.0):
+        """The vector after one more sample, and the state after it."""
+        layers, mean, count = state
+        x, layers = self.backbone.step(u_k, layers, step, rate)
+        count = count + 1
+        mean = mean + (x - mean) / count
+        return x if self.pool == "last" else mean, (layers, mean, count)
+
+# %% ../nbs/12_models.ipynb #58e4382c
+class SequenceClassifier(SequenceReader):
+    """A backbone, a pooling over time and a linear read-out: class scores."""
+
+    def __init__(self, features: int, classes: int, H: int, depth: int, layer,
+                 *, pool: str = "mean", rngs: nnx.Rngs, **options):
+        """Build the model.
+
+        Args:
+            features: of a sample of the input, or how many tokens there are.
+            classes: number of classes.
+            H, depth, layer, pool, rngs, options: as for `SequenceReader`.
+
+        Raises:
+            ValueError: an unknown option, or a size that doesn't fit.
+        """
         check_sizes(classes=classes)
-        self.backbone = Backbone(features, H, depth, layer, norm=norm,
-                                 prenorm=prenorm, glu=glu, dropout=dropout,
-                                 rngs=rngs)
+        super().__init__(features, H, depth, layer, pool=pool, rngs=rngs,
+                         **options)
         self.head = nnx.Linear(H, classes, rngs=rngs)
-        self.pool = pool
 
     def __call__(
-        self, u: Float[ArrayLike, "batch L features"],
-        steps: Steps | None = None, mask: Mask | None = None,
+        self, u: Samples, steps: Steps | None = None, mask: Mask | None = None,
         rate: Number = 1.0,
     ) -> Float[Array, "batch classes"]:
         """Class scores (logits) of whole sequences.
 
         Args:
-            u: inputs, (batch, L, features).
+            u: inputs, (batch, L, features), or (batch, L) tokens.
             steps: (L,) or (batch, L), the interval that ends at each sample, in
                 units of the nominal one, ≥ 0; None for 1. At times t they are
                 `np.diff(t, prepend=t[0] - 1)`: the first is usually 1.
@@ -390,30 +427,17 @@ class SequenceClassifier(nnx.Module):
         Returns:
             (batch, classes).
         """
-        x, _ = self.backbone(u, steps, mask, None, rate)
-        return self.head(pool(x, mask, self.pool))
+        return self.head(self.read(u, steps, mask, rate))
 
-    def init_state(self, batch: int):
-        """What `step` needs to know of the past: nothing yet.
-
-        Returns:
-            The blocks' states, the mean of the features, the sample count.
-        """
-        mean = jnp.zeros((batch, self.head.in_features),
-                         self.head.kernel[...].dtype)
-        return self.backbone.init_state(batch), mean, jnp.zeros((), jnp.int32)
-
-    def step(
-        self, u_k: Float[ArrayLike, "batch features"], state,
-        step: StepSize | None = None, rate: Number = 1.0,
-    ):
+    def step(self, u_k: Sample, state, step: StepSize | None = None,
+             rate: Number = 1.0):
         """Class scores after one more sample of every stream.
 
         They are the scores of the call on everything seen so far, at a cost
         that doesn't grow with its length; always in evaluation mode.
 
         Args:
-            u_k: the sample, (batch, features).
+            u_k: the sample, (batch, features), or (batch,) tokens.
             state: from `init_state` or from the step before.
             step: the interval that ends with the sample, in units of the
                 nominal one, () or (batch,); None for 1.
@@ -422,9 +446,5 @@ class SequenceClassifier(nnx.Module):
         Returns:
             Scores (batch, classes), and the state after the sample.
         """
-        layers, mean, count = state
-        x, layers = self.backbone.step(u_k, layers, step, rate)
-        count = count + 1
-        mean = mean + (x - mean) / count
-        pooled = x if self.pool == "last" else mean
-        return self.head(pooled), (layers, mean, count)
+        vector, state = self.read_step(u_k, state, step, rate)
+        return self.head(vector), state

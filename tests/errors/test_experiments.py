@@ -37,7 +37,7 @@ def test_unknown_experiment(name, message):
     ({"blocks": 0}, "blocks is 0, a whole number ≥ 1 is needed"),
     ({"H": -3}, "H is -3, a whole number ≥ 1 is needed"),
     ({"depth": 0}, "depth is 0, a whole number ≥ 1 is needed"),
-    ({"norm": "x"}, "norm is 'x', one of 'batch', 'layer' is needed"),
+    ({"norm": "x"}, "norm is 'x', one of 'batch', 'layer', 'none' is needed"),
     ({"glu": "x"}, "glu is 'x', one of"),
     ({"pool": "max"}, "pool is 'max', one of 'mean', 'last' is needed"),
     ({"dropout": 2.0}, r"dropout is 2.0: it must be in \[0, 1\)"),
