@@ -6,6 +6,8 @@
 __all__ = ['S5', 'Bank', 'S4D', 'DSS', 'S4']
 
 # %% ../nbs/11_layers.ipynb #f077bb30
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 from flax import nnx
@@ -27,8 +29,8 @@ class S5(SSMLayer):
     def __init__(self, H: int, P: int, *, blocks: int = 1, init: str = "hippo",
                  method: str = "zoh", bidirectional: bool = False,
                  dt_min: float = 1e-3, dt_max: float = 1e-1,
-                 unit_variance: bool = False, scan_method: str = "auto",
-                 rngs: nnx.Rngs):
+                 unit_variance: bool = False, scan_method: str | Callable = "auto",
+                 chunk: int | None = None, rngs: nnx.Rngs):
         """Draw the initial parameters.
 
         Args:
@@ -41,21 +43,26 @@ class S5(SSMLayer):
             dt_min, dt_max: initial time scales are log-uniform between them.
             unit_variance: scale C so that white noise of variance 1 gives
                 outputs of variance 1 (before D).
-            scan_method: one of `scan.METHODS`, or "auto".
+            scan_method: one of `scan.METHODS`, "auto", or a function, as in
+                `s5.apply_ssm`.
+            chunk: samples in a chunk: fewer need less memory in training.
             rngs: source of the random key, such as `nnx.Rngs(0)`.
 
         Raises:
             ValueError: a size or a name that doesn't fit.
         """
         check_rngs(rngs)
-        check_choices(method=(method, s5.METHODS),
-                      scan_method=(scan_method, ("auto", *scan.METHODS)))
+        check_choices(method=(method, s5.METHODS))
+        if chunk is not None:
+            check_count("chunk", chunk)
+        if not callable(scan_method):
+            check_choices(scan_method=(scan_method, ("auto", *scan.METHODS)))
         start = s5.initialize(
             rngs.params(), H, P, blocks, init, bidirectional=bidirectional,
             dt_min=dt_min, dt_max=dt_max, unit_variance=unit_variance)
         self.own({"Lambda_log_decay": log_decay(start.pop("Lambda_re")), **start})
         self.H, self.P, self.state_shape = H, P, (P // 2,)
-        self.method, self.scan_method = method, scan_method
+        self.method, self.scan_method, self.chunk = method, scan_method, chunk
         self.bidirectional = bidirectional
 
     def dynamics(self):
@@ -69,7 +76,7 @@ class S5(SSMLayer):
         """`s5.apply_ssm` with the layer's parameters."""
         return s5.apply_ssm(
             *self.dynamics(), u, method=self.method, scan_method=self.scan_method,
-            bidirectional=self.bidirectional, **options)
+            chunk=self.chunk, bidirectional=self.bidirectional, **options)
 
     def advance(self, u_k, x, **options):
         """`s5.step` with the layer's parameters."""

@@ -202,8 +202,8 @@ def _check_scan(method, chunk, steps):
          f"scan_method is {method!r}; need one of {known}, or a function")
     need(steps is None or method != "time_invariant",
          "scan_method is 'time_invariant' with steps given; need another one")
-    need(chunk is None or isinstance(chunk, int) and chunk >= 1,
-         f"chunk is {chunk!r}; need a whole number ≥ 1, or None")
+    if chunk is not None:
+        check_count("chunk", chunk)
 
 # %% ../nbs/09_s5.ipynb #18b6143a
 def apply_ssm(

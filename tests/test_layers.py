@@ -33,6 +33,7 @@ CAUSAL = {
     "skew": functools.partial(S5, P=8, init="skew"),
     **{name: functools.partial(S5, P=8, scan_method=name)
        for name in scan.METHODS if name != "time_invariant"},
+    "chunks of 7": functools.partial(S5, P=8, scan_method="chunked", chunk=7),
     "s4": functools.partial(S4, N=8),
     "s4 untied": functools.partial(S4, N=4, measure="legt", tied=False),
     "s4d": functools.partial(S4D, N=8),

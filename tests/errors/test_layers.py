@@ -110,6 +110,12 @@ def test_odd_number_of_states():
         S5(4, 5, rngs=nnx.Rngs(0))
 
 
+@pytest.mark.parametrize("chunk", [0, 2.5])
+def test_a_chunk_is_checked_when_the_layer_is_built(chunk):
+    with pytest.raises(ValueError, match=f"^chunk is {chunk}; need"):
+        S5(4, 4, chunk=chunk, rngs=nnx.Rngs(0))
+
+
 @pytest.mark.parametrize("option", ["method", "scan_method"])
 def test_names_are_checked_when_the_layer_is_built(option):
     with pytest.raises(ValueError, match=f"^{option} is 'zohh', one of '"):

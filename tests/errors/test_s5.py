@@ -73,7 +73,7 @@ HOLE = np.array([True, False, True, True, False, False])
     (dict(scan_method="magic"), "scan_method is 'magic'; need one of ('auto', 'seq"),
     (dict(scan_method="time_invariant", steps=np.ones(6)),
      "scan_method is 'time_invariant' with steps given"),
-    (dict(chunk=0), "chunk is 0; need a whole number ≥ 1, or None"),
+    (dict(chunk=0), "chunk is 0; need a whole number ≥ 1"),
     (dict(chunk=2.0), "chunk is 2.0; need a whole number"),
 ])
 def test_apply_ssm(options, words):
