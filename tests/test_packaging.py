@@ -150,8 +150,10 @@ def test_command_line_lists_experiments(name, how, interpreter, tmp_path):
     assert "digits" in listing
 
 
+# The newest versions have run every notebook already, from the source. From the
+# wheel alone they run at the other end, or, where that isn't, at this one.
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
-@pytest.mark.parametrize("name", LOCKS)
+@pytest.mark.parametrize("name", [[*LOCKS][-1]])
 def test_notebook_runs_from_the_installed_package(
         name, path, interpreter, ahead, request, tmp_path_factory):
     def run_alone(name, path):
