@@ -155,6 +155,7 @@ def _hold(a, b, x, valid, reverse):
     count = valid.sum(-2).astype(int)            # (batch, 1)
     at = jnp.arange(len(b)) == count - 1         # (batch, L) or (L,)
     enters = at[..., None] * (a * x)[..., None, :]
+    # b, the state that the scan begins with, the state if all are pads
     return b + _time_first(enters), jnp.zeros_like(x), x
 
 
@@ -249,10 +250,11 @@ def apply_ssm(
             (2, [batch,] P), the second one after the last sample.
         scan_method: one of `linear_scan`'s, or a function that is called as
             `scan_method(a, b, x0, reverse=...)`. "chunked" treats the layer
-            as a whole in chunks, so that the gradient stores no states; it has
-            no forward-mode derivative. "auto" is "chunked" on a CPU and a tree
+            as a whole in chunks, so that the gradient stores one state a chunk;
+            it has no forward-mode derivative. "auto" is "chunked" on a CPU and a tree
             elsewhere.
-        chunk: samples in a chunk; some 500 divided by the batch if None.
+        chunk: samples in a chunk; if None, some 500 divided by the batch,
+            about 32 at the least.
 
     Returns:
         y, shaped like u, and the state after the last valid sample, shaped

@@ -69,9 +69,9 @@ def exact(a, b, x0, reverse, w):
 
 
 def bounds(a, b, x0, reverse, w):
-    """A priori errors of the states and the cotangents, any order of evaluation.
+    """A priori errors of the states and the cotangents, by loops and short trees.
 
-    States and λ: 4u sum (k - j + 2) |a|^(k-j) |b_j|, as in test_scan.py. A
+    States and λ: 4u sum (k - j + 4) |a|^(k-j) |b_j|, as in test_scan.py. A
     coefficient's cotangent is a sum of at most m = L BATCH products of the two,
     each with an error |λ| e_x + |x| e_λ + 4u|λ||x|, and m - 1 more roundings.
     """
@@ -81,7 +81,7 @@ def bounds(a, b, x0, reverse, w):
 
     def twice(a, b, x0=0.0):
         once = linear_scan_naive(a, b, x0)
-        return once, 4 * U * (linear_scan_naive(a, once) + once).max()
+        return once, 4 * U * (linear_scan_naive(a, once) + 3 * once).max()
 
     xs, e_x = twice(size, b, x0)
     λ, e_λ = twice(np.roll(size, -1, 0)[::-1], w[::-1])

@@ -26,15 +26,16 @@ U = np.finfo(np.float32).eps / 2
 
 
 def bound(a, b, x0):
-    """A priori error of any order of evaluation, in float32.
+    """A priori error of the loop, and of any tree up to 2^15 steps, in float32.
 
-    Each of the $k-j$ products in $a^{k-j} b_j$ and each sum costs a few units
-    of roundoff (4 cover a complex product and a sum), so the error of $x_k$ is
-    at most $4u\\sum_j (k-j+2)|a|^{k-j}|b_j|$: two scans with $|a|$.
+    A term $a^{k-j} b_j$ goes through $k-j$ products, at most $k-j$ sums with
+    what comes later, and at most log2 L with what came before. A complex
+    product and a sum cost less than 4 units of roundoff, so the error of $x_k$
+    is at most $4u\\sum_j (k-j+4)|a|^{k-j}|b_j|$: two scans with $|a|$.
     """
     a, b = np.abs(a), np.abs(b)
     once = linear_scan_naive(a, b, np.abs(x0))
-    return 4 * U * (linear_scan_naive(a, once) + once).max()
+    return 4 * U * (linear_scan_naive(a, once) + 3 * once).max()
 
 
 def problem(L, dtype=np.complex64, seed=0, batch=(2,)):

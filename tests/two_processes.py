@@ -55,10 +55,10 @@ def same(found, right, tol):
         assert error.max() <= tol, (error.max(), tol)
 
 
-# Any order of evaluation, both sides: 2 * 4u sum (k - j + 2)|a|^(k-j)|b_j|.
+# Loops and short trees, both sides: 2 * 4u sum (k - j + 4)|a|^(k-j)|b_j|.
 u = np.finfo(np.float32).eps / 2
 once = linear_scan_naive(np.abs(a), np.abs(b), np.abs(x0))
-tol = 8 * u * (linear_scan_naive(np.abs(a), once) + once).max()
+tol = 8 * u * (linear_scan_naive(np.abs(a), once) + 3 * once).max()
 top = once.max()
 same(xs, xs_1, tol)
 # 2 conj(x) scanned back (at most 1 / (1 - 0.9) = 10 of them) times x; sums over
