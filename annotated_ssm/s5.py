@@ -143,7 +143,8 @@ class _Direction:
         """The whole sequence, in chunks where that is the better way."""
         on_cpu = self.scan_method == "auto" and jax.default_backend() == "cpu"
         if on_cpu or self.scan_method == "chunked":
-            return scan_in_chunks(self, system, x0, part, chunk, self.reverse, -2)
+            return scan_in_chunks(self, system, x0, part, chunk[0], self.reverse,
+                                  axis=-2, forward_chunk=chunk[1])
         return self(system, x0, part)
 
 # %% ../nbs/09_s5.ipynb #hold-code
@@ -167,9 +168,9 @@ def _last_valid(xs, start, valid, reverse):
     return jnp.where(count > 0, last, start)
 
 # %% ../nbs/09_s5.ipynb #chunk-size
-def _chunk_size(L, batch, rows=512):
+def _chunk_size(L, batch, rows):
     """Samples in a chunk: near rows/batch, and a divisor of L if one is near."""
-    size = max(32, rows // max(batch, 1))
+    size = max(16, rows // max(batch, 1))
     near = range(size // 2, 2 * size + 1)
     divisors = [n for n in near if L % n == 0]
     return min(divisors, key=lambda n: abs(n - size), default=min(size, L))
@@ -253,8 +254,8 @@ def apply_ssm(
             as a whole in chunks, so that the gradient stores one state a chunk;
             it has no forward-mode derivative. "auto" is "chunked" on a CPU and a tree
             elsewhere.
-        chunk: samples in a chunk; if None, some 500 divided by the batch,
-            about 32 at the least.
+        chunk: samples in a chunk; if None, some 250 divided by the batch with
+            a gradient, 1000 without, about 16 at the least.
 
     Returns:
         y, shaped like u, and the state after the last valid sample, shaped
@@ -305,8 +306,9 @@ def apply_ssm(
     dt = jnp.broadcast_to(rate * dt, (P,)).astype(real)
     ends = jnp.zeros(x0_shape, complex_) if x0 is None else x0
     length = None if mask is None else mask.sum(-1)
-    if chunk is None:
-        chunk = _chunk_size(L, u.size // (L * H))
+    rows = u.size // (L * H)
+    chunk = (_chunk_size(L, rows, 256), _chunk_size(L, rows, 1024)
+             ) if chunk is None else (chunk, chunk)
     y, last = D * u, []
     for i in range(1 + bidirectional):
         direction = _Direction(bool(i), conj_sym, method, scan_method)

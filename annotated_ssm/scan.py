@@ -248,7 +248,8 @@ def linear_scan_adjoint(a, xs, x0, xs_bar):
 
 # %% ../nbs/08_scan.ipynb #f1bac24e
 def scan_in_chunks(function, parameters, x0, inputs, chunk: int,
-                   reverse: bool = False, axis: int = 0):
+                   reverse: bool = False, axis: int = 0,
+                   forward_chunk: int | None = None):
     """Run a recurrence one stretch after the other, and keep only its ends.
 
     The gradient needs no more memory than one chunk, one state a chunk, and
@@ -265,23 +266,33 @@ def scan_in_chunks(function, parameters, x0, inputs, chunk: int,
         chunk: steps in a chunk; the rest of the division is one more.
         reverse: begin with the last chunk.
         axis: which one is time, in inputs and outputs.
+        forward_chunk: steps in a chunk where no gradient is taken; `chunk` if
+            None.
 
     Returns:
         The state after the last step, and the outputs of all steps. They
         have reverse-mode derivatives, but no forward-mode ones.
 
     Raises:
-        ValueError: `chunk` is no whole number of at least 1.
+        ValueError: a chunk is no whole number of at least 1.
     """
-    if not isinstance(chunk, int) or chunk < 1:
-        raise ValueError(f"chunk is {chunk!r}: need an integer of at least 1")
-    chunk = min(chunk, jax.tree.leaves(inputs)[0].shape[axis])
-    return _compiled(function, chunk, reverse, axis, parameters, x0, inputs)
+    sizes = chunk, chunk if forward_chunk is None else forward_chunk
+    for name, size in zip(("chunk", "forward_chunk"), sizes):
+        if not isinstance(size, int) or size < 1:
+            raise ValueError(f"{name} is {size!r}: need an integer of at least 1")
+    L = jax.tree.leaves(inputs)[0].shape[axis]
+    sizes = tuple(min(size, L) for size in sizes)
+    return _compiled(function, sizes, reverse, axis, parameters, x0, inputs)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2, 3))
-def _in_chunks(function, chunk, reverse, axis, parameters, x0, inputs):
-    return _forward(function, chunk, reverse, axis, parameters, x0, inputs)[0]
+def _in_chunks(function, sizes, reverse, axis, parameters, x0, inputs):
+    # Here no gradient is taken; where one is, _forward_kept and _backward run.
+    return _forward(function, sizes[1], reverse, axis, parameters, x0, inputs)[0]
+
+
+def _forward_kept(function, sizes, *arguments):
+    return _forward(function, sizes[0], *arguments)
 
 # %% ../nbs/08_scan.ipynb #chunk-fwd
 def _stretches(inputs, chunk, reverse, axis):
@@ -320,7 +331,8 @@ def _forward(function, chunk, reverse, axis, parameters, x0, inputs):
     return carry, (parameters, inputs, starts, x_rest)
 
 # %% ../nbs/08_scan.ipynb #e8dddec5
-def _backward(function, chunk, reverse, axis, residuals, bars):
+def _backward(function, sizes, reverse, axis, residuals, bars):
+    chunk, _ = sizes
     parameters, inputs, starts, x_rest = residuals
     whole, rest, first, last = _stretches(inputs, chunk, reverse, axis)
     x_bar, outputs_bar = bars
@@ -344,7 +356,7 @@ def _backward(function, chunk, reverse, axis, residuals, bars):
     return parameters_bar, x_bar, inputs_bar
 
 
-_in_chunks.defvjp(_forward, _backward)
+_in_chunks.defvjp(_forward_kept, _backward)
 _compiled = jax.jit(_in_chunks, static_argnums=(0, 1, 2, 3))
 
 # %% ../nbs/08_scan.ipynb #f8ca77b0

@@ -26,7 +26,7 @@ from benchmarks.measure import compare, provenance, record
 SHAPES = [(1, 1024, 128, 128), (8, 1024, 128, 64), (4, 4096, 128, 64),
           (1, 16384, 128, 64), (50, 784, 96, 64)]
 METHODS = {
-    "chunks": {}, "chunks, low memory": "half", "loop": "sequential",
+    "chunks": {}, "short chunks": "half", "loop": "sequential",
     "tree, one coefficient": "time_invariant", "tree": "associative",
 }
 
@@ -42,7 +42,7 @@ def problem(batch, L, H, P):
 def ours(options, batch, L):
     """The package's layer by one method, as a function of the problem."""
     if options == "half":
-        options = {"chunk": max(1, s5._chunk_size(L, batch) // 2)}
+        options = {"chunk": s5._chunk_size(L, batch, 128)}
     elif options:
         options = {"scan_method": options}
     return lambda *problem: s5.apply_ssm(*problem, **options)[0]
@@ -81,7 +81,7 @@ def shape(batch, L, H, P, gradients, rounds=11):
     if gradients:
         functions = {name: gradient(f) for name, f in functions.items()}
     return {"batch": batch, "L": L, "H": H, "P": P, "gradients": gradients,
-            "chunk": s5._chunk_size(L, batch),
+            "chunk": s5._chunk_size(L, batch, 256 if gradients else 1024),
             "methods": compare(functions, arguments, "reference", rounds,
                                budget=90, others=["discretax"])}
 

@@ -170,6 +170,10 @@ def test_chunks_of_any_recurrence_are_the_whole(L, chunk, reverse):
     for a, e in zip(jax.tree.leaves(pulled_back(in_chunks)),
                     jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(a, e, rtol=0, atol=1e-12)
+    ahead = scan_in_chunks(function, parameters, x0, inputs, chunk, reverse,
+                           forward_chunk=2)
+    for a, e in zip(jax.tree.leaves(ahead), jax.tree.leaves(expected[0])):
+        np.testing.assert_allclose(a, e, rtol=0, atol=1e-12)
 
 
 def test_chunks_along_another_axis():
