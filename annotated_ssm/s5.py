@@ -7,6 +7,7 @@ __all__ = ['ArrayLike', 'METHODS', 'INITS', 'apply_ssm_naive', 'apply_ssm', 'ini
            'preactivation_variance', 'step']
 
 # %% ../nbs/09_s5.ipynb #22e36a1d
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -135,7 +136,11 @@ class _Direction:
     def scan(self, a, b, x):
         """`linear_scan` in this direction, by the method that was named."""
         if callable(self.scan_method):
-            return self.scan_method(a, b, x, reverse=self.reverse)
+            xs = self.scan_method(a, b, x, reverse=self.reverse)
+            shape, dtype = getattr(xs, "shape", None), getattr(xs, "dtype", None)
+            need((shape, dtype) == (b.shape, b.dtype), "scan_method returns shape "
+                 f"{shape}, dtype {dtype}; need those of b: {b.shape}, {b.dtype}")
+            return xs
         inner = "auto" if self.scan_method == "chunked" else self.scan_method
         return linear_scan(a, b, x, self.reverse, inner)
 
@@ -153,7 +158,7 @@ def _hold(a, b, x, valid, reverse):
     if not reverse:
         return b, x, x
     # from the end, pads come first: x enters behind the last valid sample
-    count = valid.sum(-2).astype(int)            # (batch, 1)
+    count = jnp.sum(valid > 0, -2)               # (batch, 1)
     at = jnp.arange(len(b)) == count - 1         # (batch, L) or (L,)
     enters = at[..., None] * (a * x)[..., None, :]
     # b, the state that the scan begins with, the state if all are pads
@@ -162,7 +167,7 @@ def _hold(a, b, x, valid, reverse):
 
 def _last_valid(xs, start, valid, reverse):
     """The state behind the last valid sample; `start` if there is none."""
-    count = valid.sum(-2).astype(int)
+    count = jnp.sum(valid > 0, -2)
     index = jnp.maximum(count - 1, 0)[None]
     last = xs[0] if reverse else jnp.take_along_axis(xs, index, axis=0)[0]
     return jnp.where(count > 0, last, start)
@@ -200,7 +205,7 @@ def _check_parameters(Λ, B, C, D, dt, method, bidirectional):
 
 def _check_scan(method, chunk, steps):
     known = ("auto", *scan.METHODS)
-    need(callable(method) or method in known,
+    need(callable(method) or isinstance(method, str) and method in known,
          f"scan_method is {method!r}; need one of {known}, or a function")
     need(steps is None or method != "time_invariant",
          "scan_method is 'time_invariant' with steps given; need another one")
@@ -255,7 +260,8 @@ def apply_ssm(
             it has no forward-mode derivative. "auto" is "chunked" on a CPU and a tree
             elsewhere.
         chunk: samples in a chunk; if None, some 250 divided by the batch with
-            a gradient, 1000 without, about 16 at the least.
+            a gradient, 1000 without, about 16 at the least. Methods without
+            chunks have no use for it.
 
     Returns:
         y, shaped like u, and the state after the last valid sample, shaped
@@ -306,7 +312,7 @@ def apply_ssm(
     dt = jnp.broadcast_to(rate * dt, (P,)).astype(real)
     ends = jnp.zeros(x0_shape, complex_) if x0 is None else x0
     length = None if mask is None else mask.sum(-1)
-    rows = u.size // (L * H)
+    rows = math.prod(batch)
     chunk = (_chunk_size(L, rows, 256), _chunk_size(L, rows, 1024)
              ) if chunk is None else (chunk, chunk)
     y, last = D * u, []

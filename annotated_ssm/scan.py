@@ -258,8 +258,9 @@ def scan_in_chunks(function, parameters, x0, inputs, chunk: int,
     Args:
         function: called as `function(parameters, x, part)`; returns the state
             after the stretch and a tree of outputs, as long as it. The same
-            function object is compiled once.
-        parameters: a tree of arrays that all chunks share.
+            function object is compiled once. What it is to be differentiated
+            by must come through its arguments.
+        parameters: a tree of arrays of floats that all chunks share.
         x0: a tree of arrays, the state before the first step.
         inputs: a tree of arrays of real or complex numbers, $L \\geq 1$ steps
             along `axis`.
@@ -274,15 +275,42 @@ def scan_in_chunks(function, parameters, x0, inputs, chunk: int,
         have reverse-mode derivatives, but no forward-mode ones.
 
     Raises:
-        ValueError: a chunk is no whole number of at least 1.
+        ValueError: a chunk is no whole number of at least 1; there is nothing
+            to scan, or inputs and outputs are not of one length; an array that
+            can't be differentiated by.
     """
-    sizes = chunk, chunk if forward_chunk is None else forward_chunk
-    for name, size in zip(("chunk", "forward_chunk"), sizes):
-        if not isinstance(size, int) or size < 1:
-            raise ValueError(f"{name} is {size!r}: need an integer of at least 1")
-    L = jax.tree.leaves(inputs)[0].shape[axis]
-    sizes = tuple(min(size, L) for size in sizes)
+    forward_chunk = chunk if forward_chunk is None else forward_chunk
+    _check_chunk("chunk", chunk)
+    _check_chunk("forward_chunk", forward_chunk)
+    L = _length(function, parameters, x0, inputs, axis)
+    sizes = min(int(chunk), L), min(int(forward_chunk), L)
     return _compiled(function, sizes, reverse, axis, parameters, x0, inputs)
+
+
+def _check_chunk(name, size):
+    if isinstance(size, bool) or not hasattr(size, "__index__") or size < 1:
+        raise ValueError(f"{name} is {size!r}: need an integer of at least 1")
+
+
+def _length(function, parameters, x0, inputs, axis):
+    # L, after a look at what goes in and comes out.
+    for name, tree in ("parameters", parameters), ("inputs", inputs):
+        for z in jax.tree.leaves(tree):
+            if not jnp.issubdtype(jnp.result_type(z), jnp.inexact):
+                raise ValueError(f"{name} has an array of {jnp.result_type(z)}: need "
+                                 "real or complex floats")
+    out = jax.eval_shape(function, parameters, x0, inputs)
+    if not (isinstance(out, tuple) and len(out) == 2):
+        raise ValueError("function returns no pair: need the state and the outputs")
+    shapes = [jnp.shape(z) for z in jax.tree.leaves((inputs, out[1]))]
+    fits = [-len(s) <= axis < len(s) for s in shapes]
+    lengths = {s[axis] for s, fit in zip(shapes, fits) if fit}
+    if not jax.tree.leaves(inputs) or not all(fits) or len(lengths) > 1:
+        raise ValueError(f"inputs and outputs have shapes {shapes}: need at least "
+                         f"one input, and all as long along axis {axis}")
+    if lengths == {0}:
+        raise ValueError(f"inputs have shapes {shapes}: need at least one step")
+    return lengths.pop()
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2, 3))
@@ -346,13 +374,19 @@ def _backward(function, sizes, reverse, axis, residuals, bars):
         return (x_bar, jax.tree.map(jnp.add, parameters_bar, p_bar),
                 _paste(inputs_bar, part_bar, start, axis)), None
 
-    bars = x_bar, *jax.tree.map(jnp.zeros_like, (parameters, inputs))
+    # Many chunks add up: half precision is too coarse for that.
+    wide = lambda z: jnp.zeros(jnp.shape(z), jnp.promote_types(
+        jnp.result_type(z), jnp.float32))
+    bars = (x_bar, jax.tree.map(wide, parameters),
+            jax.tree.map(jnp.zeros_like, inputs))
     if rest:
         bars, _ = run(bars, x_rest, last, rest)
     bars, _ = lax.scan(
         lambda bars, ix: run(bars, ix[1], first + ix[0] * chunk, chunk),
         bars, (jnp.arange(whole), starts), reverse=not reverse)
     x_bar, parameters_bar, inputs_bar = bars
+    parameters_bar = jax.tree.map(lambda bar, z: bar.astype(jnp.result_type(z)),
+                                  parameters_bar, parameters)
     return parameters_bar, x_bar, inputs_bar
 
 
@@ -471,5 +505,4 @@ def _validate(a, b, x0, method, chunk):
                 f"x0 has shape {np.shape(x0)}: need one that broadcasts to "
                 f"{b.shape[1:]}"
             )
-    if not isinstance(chunk, int) or chunk < 1:
-        raise ValueError(f"chunk is {chunk!r}: need an integer of at least 1")
+    _check_chunk("chunk", chunk)

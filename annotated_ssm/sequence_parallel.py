@@ -272,10 +272,12 @@ def sequence_parallel_scan(
         reverse: run $x_k = a_k x_{k+1} + b_k$ instead, from the last element
             to the first; `x0` is then the state after the last.
         method: how each device scans its stretch, as in `linear_scan`; "auto"
-            goes by the kind of the mesh's devices.
+            goes by the kind of the mesh's devices, "chunked" saves no memory.
         mesh: a `jax.sharding.Mesh`. Over axes that aren't named below,
-            everything is repeated.
-        sequence: the mesh axis, or a tuple of axes, that splits time.
+            everything is repeated. With axes of type Explicit a gradient needs
+            `jax.set_mesh(mesh)` around it, a rule of JAX.
+        sequence: the mesh axis, or a tuple of axes, that splits time; in the
+            mesh's order, whatever the order of the tuple.
         batch: the mesh axis, or a tuple, that splits axis 1 of `b`; None for
             none.
 
@@ -289,7 +291,8 @@ def sequence_parallel_scan(
     """
     a, b, x0 = as_arrays(a, b, x0)
     need(isinstance(mesh, Mesh), f"mesh is {mesh!r}; need a jax.sharding.Mesh")
-    time = _axes("sequence", sequence, mesh)
+    # in the mesh's order, in which ppermute counts devices
+    time = tuple(sorted(_axes("sequence", sequence, mesh), key=mesh.axis_names.index))
     rows = () if batch is None else _axes("batch", batch, mesh)
     need(len({*time, *rows}) == len(time + rows),
          f"sequence is {sequence!r} and batch is {batch!r}; need each axis once")

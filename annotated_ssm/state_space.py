@@ -357,7 +357,9 @@ def _zoh_diagonal(Λ, dt, z):
         r = _remainder(Λ, dt)
     e, φ = jnp.exp(z), phi1(z)
     r_over_z = r / lax.stop_gradient(jnp.where(z == 0, 1, z))
-    return e + e * r, dt * (φ + r_over_z * (e - φ))
+    finite = jnp.isfinite(e)             # overflow stays what it is
+    E, F = (jnp.where(finite, v, 0) for v in (e, φ))
+    return e + E * jnp.expm1(r), dt * (φ + r_over_z * (E - F))
 
 # %% ../nbs/01_state_space.ipynb #1c208133
 def discretize_diagonal(

@@ -35,6 +35,7 @@ MESHES = {
     "unused": (mesh_of((2, 4), ("model", "sequence")), {}),
     "two axes": (mesh_of((2, 2, 2), ("data", "far", "near")),
                  {"batch": "data", "sequence": ("far", "near")}),
+    "turned": (mesh_of((2, 4), ("far", "near")), {"sequence": ("near", "far")}),
     "1": (mesh_of((1,), ("sequence",)), {}),
     "explicit": (mesh_of((2, 4), ("data", "sequence"), AxisType.Explicit),
                  {"batch": "data"}),

@@ -10,7 +10,7 @@ from jaxprs import arrays
 
 from annotated_ssm import s5
 from annotated_ssm.nplr import dplr
-from annotated_ssm.scan import METHODS
+from annotated_ssm.scan import METHODS, linear_scan, scan_in_chunks
 
 REFERENCE = np.load(Path(__file__).parent / "reference.npz")
 EPS = float(np.finfo(np.float32).eps)
@@ -269,3 +269,40 @@ def test_what_pads_hold_reaches_neither_values_nor_gradients(
         steps=(steps if shape == "row" else steps[1])[:4])
     np.testing.assert_allclose(y[1, :4], own, atol=32 * EPS)
     np.testing.assert_allclose(last[..., 1, :], state, atol=32 * EPS)
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_masks_count_in_whole_numbers(dtype):
+    """700 valid samples are more than bfloat16 can count."""
+    u, mask = jnp.ones((700, 1), dtype), np.arange(700) < 699
+    system = (-jnp.ones(1, dtype), jnp.ones((1, 1), dtype), jnp.ones((1, 1), dtype),
+              jnp.ones(1, dtype), jnp.full(1, 0.001, dtype))
+    masked = s5.apply_ssm(*system, u, mask=mask, conj_sym=False)[1]
+    alone = s5.apply_ssm(*system, u[:699], conj_sym=False)[1]
+    np.testing.assert_allclose(masked, alone, rtol=1e-5)
+
+
+def test_an_eager_call_is_traced_once():
+    calls = []
+
+    def counting(a, b, x0, reverse):
+        calls.append(1)
+        return linear_scan(a, b, x0, reverse, "sequential")
+
+    p = s5.initialize(jax.random.key(0), 3, 8)
+    direction = s5._Direction(False, True, "zoh", counting)
+    system = [jnp.asarray(z) for z in complex_of(p)]
+    part = jnp.ones((2, 77, 3)), None, None
+    for _ in range(2):       # an equal direction is the same function
+        equal = s5._Direction(*vars(direction).values())
+        scan_in_chunks(equal, tuple(system[:3]), jnp.zeros((2, 4), jnp.complex64),
+                       part, 10, axis=-2)
+        seen = len(calls) if _ == 0 else seen
+    assert seen and len(calls) == seen
+
+
+def test_no_features():
+    y, x = s5.apply_ssm(-jnp.ones(2) + 0j, jnp.ones((2, 0)) + 0j,
+                        jnp.ones((0, 2)) + 0j, jnp.ones(0), jnp.ones(2),
+                        jnp.ones((5, 0)))
+    assert y.shape == (5, 0) and not x.any()

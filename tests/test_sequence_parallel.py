@@ -41,8 +41,8 @@ def run(script, *arguments, devices=8, **others):
     return result.stdout.split()
 
 
-@pytest.mark.parametrize("mesh", ["8", "2x4", "4x2", "unused", "two axes", "1",
-                                  "explicit"])
+@pytest.mark.parametrize("mesh", ["8", "2x4", "4x2", "unused", "two axes", "turned",
+                                  "1", "explicit"])
 def test_value_and_gradient_are_those_of_the_loop(mesh):
     assert run("eight_devices.py", mesh) == ["ok"]
 

@@ -322,3 +322,12 @@ def test_zoh_of_a_free_mass_in_a_very_long_step():
     A_bar, B_bar = discretize(np.array([[0.0, 1], [0, 0]]), np.array([0.0, 1]), 2.0**40)
     np.testing.assert_array_equal(A_bar, [[1, 2.0**40], [0, 1]])
     np.testing.assert_allclose(B_bar, [2.0**79, 2.0**40], rtol=1e-6)
+
+
+def test_what_is_carried_along_makes_no_stable_mode_grow():
+    """A turn of 1e8 radians a step is beyond float32, its decay is not."""
+    Λ_bar, _ = discretize_diagonal(np.array([-0.5 + 1e9j]), np.ones(1), np.array([0.1]))
+    np.testing.assert_allclose(np.abs(Λ_bar), np.exp(-0.05), rtol=1e-6)
+    for Λ in np.array([200.0]), np.array([200.0 + 0j]):
+        Λ_bar, _ = discretize_diagonal(Λ, np.ones(1), np.ones(1))
+        assert np.isinf(Λ_bar.real).all()      # overflow, not nan

@@ -73,6 +73,12 @@ HOLE = np.array([True, False, True, True, False, False])
     (dict(scan_method="magic"), "scan_method is 'magic'; need one of ('auto', 'seq"),
     (dict(scan_method="time_invariant", steps=np.ones(6)),
      "scan_method is 'time_invariant' with steps given"),
+    (dict(scan_method=np.array("auto")), "scan_method is array"),
+    (dict(scan_method=lambda a, b, x, reverse: b[:, :1]),
+     "scan_method returns shape (6, 1), dtype complex64; need those of b: (6, "),
+    (dict(scan_method=lambda a, b, x, reverse: b.real),
+     "dtype float32; need those of b"),
+    (dict(scan_method=lambda a, b, x, reverse: None), "returns shape None"),
     (dict(chunk=0), "chunk is 0; need a whole number ≥ 1"),
     (dict(chunk=2.0), "chunk is 2.0; need a whole number"),
 ])

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from annotated_ssm.scan import linear_scan, scan_sequential, tally
+from annotated_ssm.scan import linear_scan, scan_sequential, tally, scan_in_chunks
 
 b = jnp.ones((5, 2, 3))
 CASES = [
@@ -38,3 +38,32 @@ def test_tally_refuses_operands_in_the_wrong_order():
     flipped = lambda operator, x: scan_sequential(lambda e, l: operator(l, e), x)
     with pytest.raises(ValueError, match=r"combined 1..1 with 0..0: need neighbours"):
         tally(flipped, lambda x, y: x + y, [1, 2, 3])
+
+
+B, A = jnp.ones((21, 4)), jnp.ones(4)
+keep = lambda p, x, part: (x, part)
+
+
+@pytest.mark.parametrize("function, inputs, options, words", [
+    (keep, B, dict(chunk=0), "chunk is 0: need an integer"),
+    (keep, B, dict(chunk=True), "chunk is True: need an integer"),
+    (keep, B, dict(forward_chunk=0.5), "forward_chunk is 0.5: need an integer"),
+    (lambda p, x, q: (x, q[0]), (B, B[:10]), {},
+     r"inputs and outputs have shapes \[\(21, 4\), \(10, 4\), \(21, 4\)\]: need"),
+    (lambda p, x, q: (x, q[:1]), B, {}, "as long along axis 0"),
+    (lambda p, x, q: (x, q.sum()), B, {}, "as long along axis 0"),
+    (keep, None, {}, "need at least one input"),
+    (keep, B, dict(axis=5), "as long along axis 5"),
+    (keep, B[:0], {}, "need at least one step"),
+    (lambda p, x, q: q, B, {}, "function returns no pair"),
+    (keep, B.astype(int), {}, "inputs has an array of int32"),
+    (keep, B > 0, {}, "inputs has an array of bool"),
+])
+def test_what_cannot_run_in_chunks_is_refused(function, inputs, options, words):
+    with pytest.raises(ValueError, match=words):
+        scan_in_chunks(function, A, A, inputs, **({"chunk": 4} | options))
+
+
+def test_integer_parameters_are_refused():
+    with pytest.raises(ValueError, match="parameters has an array of int32"):
+        scan_in_chunks(keep, jnp.arange(3), A, B, 4)
