@@ -75,7 +75,7 @@ HOLE = np.array([True, False, True, True, False, False])
      "scan_method is 'time_invariant' with steps given"),
     (dict(scan_method=np.array("auto")), "scan_method is array"),
     (dict(scan_method=lambda a, b, x, reverse: b[:, :1]),
-     "scan_method returns shape (6, 1), dtype complex64; need those of b: (6, "),
+     "scan_method returns shape (6, 1, 2), dtype complex64; need those of b: (6, "),
     (dict(scan_method=lambda a, b, x, reverse: b.real),
      "dtype float32; need those of b"),
     (dict(scan_method=lambda a, b, x, reverse: None), "returns shape None"),
