@@ -17,7 +17,7 @@ from . import (image_tasks, memory_tasks, rivals, series_tasks,
                            sound_tasks, text_tasks)
 from .problems import Task, pixel_sequences, shuffled, stratified
 from .sequences import need
-from .splits import Examples, Split, Windows
+from .splits import Examples, Split
 
 # %% ../nbs/16_tasks.ipynb #e180f93f
 _ENTRIES = (
