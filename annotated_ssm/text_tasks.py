@@ -23,7 +23,7 @@ from .problems import Task, one_of, stratified
 from .sequences import need
 from .splits import Examples, Split, Windows
 
-# %% ../nbs/16i_text_tasks.ipynb #47b978f9
+# %% ../nbs/16i_text_tasks.ipynb #0d409891
 def root_operator(train: Examples, examples: Examples) -> dict[str, float]:
     """The accuracy of the best answer for each first token.
 
@@ -45,7 +45,8 @@ def _official(data_dir):
     """The published expressions in the book's own tokens."""
     sets = []
     for rows, y in texts.load_listops(data_dir).values():
-        known = [expressions.tokenize(" ".join(row).replace("X", "]")) for row in rows]
+        known = [expressions.tokenize(" ".join("]" if word == "X" else word
+                                               for word in row)) for row in rows]
         sets.append(expressions.Expressions(known, y))
     return sets
 
