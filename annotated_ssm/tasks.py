@@ -165,7 +165,7 @@ def _class_scores(task, train, held_out):
                   for name, rule in rivals.CLASSIFIERS.items()}
     return {name: {"accuracy": value} for name, value in scores.items()}
 
-
+# %% ../nbs/16_tasks.ipynb #8361b41e
 def baseline_scores(task: Task, split: str = "validation",
                     channels: tuple[int, ...] | None = None
                     ) -> dict[str, dict[str, float]]:
@@ -204,7 +204,7 @@ def baseline_scores(task: Task, split: str = "validation",
         scores = _class_scores(task, train, held_out)
     return scores | {name: rule(train, held_out) for name, rule in task.rivals.items()}
 
-
+# %% ../nbs/16_tasks.ipynb #21109afd
 def baseline_accuracies(task: Task, split: str = "validation"
                         ) -> dict[str, float]:
     """The accuracies of `baseline_scores`, for a task of classes or tokens.
