@@ -82,7 +82,8 @@ def permute(task: Task, seed: int) -> Task:
 
     Raises:
         ValueError: the task has a mask, steps or an answer for each sample,
-            which an order of its own would make meaningless, or pairs.
+            which an order of its own would make meaningless, or pairs, or
+            examples that are made when they are asked for.
     """
     order = shuffled(task.length, seed)
 
@@ -90,9 +91,10 @@ def permute(task: Task, seed: int) -> Task:
         need(isinstance(split, Split) and split.mask is None
              and split.steps is None and split.y.shape[1:2] != (task.length,)
              and split.u.shape[1] == task.length,
-             f"task is {task.name!r}, which has a mask, steps, pairs or an answer "
-             "for each sample: samples can be permuted only if all are real, "
-             "evenly spaced and not asked one by one")
+             f"task is {task.name!r}, which has a mask, steps, pairs, an answer "
+             "for each sample, or examples made on demand: samples can be permuted "
+             "only in arrays, if all are real, evenly spaced and not asked one by "
+             "one")
         return replace(split, u=split.u[:, order])
 
     return replace(

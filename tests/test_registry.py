@@ -71,7 +71,7 @@ def test_names():
 def test_every_example_is_what_the_task_says(tiny, name):
     task, expected = tiny[name], TINY[name][1]
     assert (task.name, task.features, task.classes, task.length, task.kind) == (
-        "pathfinder" if name == "pathx" else name, *expected)
+        name, *expected)
     for part in SETS:
         split = whole(getattr(task, part))
         n = len(split)
