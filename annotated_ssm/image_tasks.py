@@ -236,12 +236,12 @@ class NextPixel:
         y = self.pixels[indices].astype(np.int32)
         return Split(np.insert(y[:, :-1], 0, self.start, axis=1), y)
 
-# %% ../nbs/16g_image_tasks.ipynb #295e8b69
+# %% ../nbs/16g_image_tasks.ipynb #58eec956
 def pixels(data_dir: str | Path | None = None, source: str = "mnist",
            per_class: int = 500) -> Task:
     """Density estimation: what is the next pixel's value?
 
-    Bits per dimension are loss / ln 2. Colours are read red, green, blue, one
+    Bits per dimension are loss / ln 2, or log₂ perplexity. Colours are read red, green, blue, one
     after the other: L = 3072 for CIFAR-10.
 
     Args:
@@ -261,7 +261,7 @@ def pixels(data_dir: str | Path | None = None, source: str = "mnist",
     sets = [NextPixel(pictures.reshape(len(pictures), -1), values)
             for pictures, _ in _three_sets(source, data_dir, per_class)]
     return Task("pixels", *sets, features=values + 1, classes=values,
-                length=sets[0].pixels.shape[1], metric="loss",
+                length=sets[0].pixels.shape[1], metric="perplexity",
                 description=f"the next pixel of {source}, of {values} values",
                 kind="tokens", vocabulary=values + 1,
                 rivals={"bigram": partial(rivals.bigram, tokens=values + 1,
