@@ -236,13 +236,13 @@ class NextPixel:
         y = self.pixels[indices].astype(np.int32)
         return Split(np.insert(y[:, :-1], 0, self.start, axis=1), y)
 
-# %% ../nbs/16g_image_tasks.ipynb #58eec956
+# %% ../nbs/16g_image_tasks.ipynb #e95374da
 def pixels(data_dir: str | Path | None = None, source: str = "mnist",
            per_class: int = 500) -> Task:
     """Density estimation: what is the next pixel's value?
 
-    Bits per dimension are loss / ln 2, or log₂ perplexity. Colours are read red, green, blue, one
-    after the other: L = 3072 for CIFAR-10.
+    Bits per dimension are loss / ln 2, or log₂ perplexity. Colours are read
+    red, green, blue, one after the other: L = 3072 for CIFAR-10.
 
     Args:
         data_dir: where the files are.
