@@ -7,6 +7,7 @@ __all__ = ['main']
 
 # %% ../nbs/18e_command_line.ipynb #978a326e
 import argparse
+import inspect
 import sys
 from functools import partial
 from pathlib import Path
@@ -59,8 +60,8 @@ def _parser():
     judge.add_argument("directory", type=Path, help="of a finished run")
     judge.add_argument("--split", choices=("validation", "test"),
                        default="validation")
-    judge.add_argument("--rate", type=_number, default=1.0, help="sampling rate in "
-                       "training over that of the data (default: 1)")
+    judge.add_argument("--rate", type=_number, help="sampling rate in training over "
+                       "that of the data (default: what the task says)")
     write = commands.add_parser("generate", help="let a trained model go on")
     write.add_argument("directory", type=Path, help="of a finished run")
     write.add_argument("--length", type=_count, default=200,
@@ -157,14 +158,12 @@ def _generate(args):
 
 def _data(args):
     if args.name is None:
-        cache = datasets.cache_directory(args.data_dir)
+        print(f"data is kept in {datasets.cache_directory(args.data_dir)}")
         for name in tasks.names():
-            where = "in the package" if name == "digits" else cache / name
-            missing = name != "digits" and not where.is_dir()
-            print(f"{name:18}{where}{' (not fetched yet)' if missing else ''}")
+            first = inspect.getdoc(tasks.TASKS[name]).splitlines()[0]
+            print(f"{name:18}{first}")
         return
-    chosen = experiments.Experiment("", args.name)
-    chosen = override(chosen, args.changes)
+    chosen = override(experiments.Experiment("", args.name), args.changes)
     task = tasks.get(args.name, args.data_dir, **chosen.options)
     sizes = ", ".join(f"{len(getattr(task, part)):,} {part}"
                       for part in ("train", "validation", "test"))

@@ -57,7 +57,7 @@ LAYERS = {
 #: How many time scales S5 trains: one a state, one for all, or none.
 TIMESCALES = ("vector", "scalar", "none")
 ENCODERS = ("linear", *encoders.KINDS)
-AUGMENTATIONS = ("none", "shift", "pendulum", "audio")
+AUGMENTATIONS = ("none", "shift", "sound", "task")
 
 # %% ../nbs/18a_configurations.ipynb #8b8df589
 @dataclass(frozen=True)
@@ -85,7 +85,8 @@ class Experiment:
         encoder: one of `ENCODERS`; tokens have their own.
         append_steps: intervals are one more input, and layers see none.
         tied: a language model reads out with its own table of tokens.
-        augment: one of `AUGMENTATIONS`, see `augmentation`.
+        augment: one of `AUGMENTATIONS`, see `augmentation`; "task" for the
+            task's own.
         training: a `TrainingConfig`.
 
     Raises:
@@ -215,8 +216,9 @@ def _from_text(text, kind):
 
 def _fits(value, kind):
     if typing.get_origin(kind) is tuple:
-        return type(value) is tuple and all(
-            type(v) is typing.get_args(kind)[0] for v in value)
+        first, *_, last = args = typing.get_args(kind)
+        return (type(value) is tuple and (last is ... or len(value) == len(args))
+                and all(type(v) is first for v in value))
     return type(value) is kind
 
 
@@ -242,8 +244,11 @@ def converted(name: str, value: Any, hint: Any) -> Any:
     """
     union = typing.get_origin(hint) in (typing.Union, types.UnionType)
     kinds = typing.get_args(hint) if union else (hint,)
-    # Text fits everything, so it comes last.
-    for kind in sorted(kinds, key=lambda kind: (kind is str, kind is float)):
+    # What is most special comes first: text fits everything.
+    order = [type(None), bool, int, float, *kinds, str]
+    kinds = sorted(set(kinds), key=lambda kind: len(order) if kind is str else
+                   order.index(kind))
+    for kind in kinds:
         try:
             new = _from_text(value, kind) if isinstance(value, str) else value
         except (ValueError, KeyError, TypeError):

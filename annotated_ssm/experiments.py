@@ -26,9 +26,11 @@ import numpy as np
 from flax import nnx
 from jax.sharding import Mesh
 
-from . import checkpoints, datasets, heads, interface, tasks, training
+from annotated_ssm import (
+    checkpoints, datasets, heads, interface, streams, tasks, training,
+)
 from .assembly import Form, build, form
-from .augmentation import AUGMENT
+from .augmentation import augmentation
 from .catalogue import EXPERIMENTS, get
 from .configurations import Experiment, override, restored, settings
 from .sequences import need
@@ -136,6 +138,16 @@ def run_directory(out: str | Path, name: str, seed: int, experiment: Experiment
     return path
 
 # %% ../nbs/18_experiments.ipynb #84c530d1
+class _AtRate(nnx.Module):
+    """A model on sequences that were sampled at another rate."""
+
+    def __init__(self, model, rate):
+        self.model, self.rate = model, rate
+
+    def __call__(self, u, steps=None, mask=None):
+        return self.model(u, steps, mask, self.rate)
+
+
 class Trial(NamedTuple):
     """A finished run: its record, and what it was made with."""
 
@@ -209,9 +221,9 @@ def train(name: str, seed: int = 0, overrides: Mapping[str, Any] | None = None,
     sessions = _Sessions(directory)
     result = training.fit(
         model, task, experiment.training, seed=seed, progress=progress, mesh=mesh,
-        augment=AUGMENT[experiment.augment], directory=directory,
+        augment=augmentation(experiment.augment, task), directory=directory,
         on_epoch=sessions.note)
-    test = training.evaluate(result.model, task.test,
+    test = training.evaluate(_AtRate(result.model, task.test_rate), task.test,
                              experiment.training.batch_size, task.kind)
     sessions.note()
     params = jax.tree.leaves(nnx.state(model, nnx.Param))
@@ -286,26 +298,19 @@ def load(directory: str | Path) -> nnx.Module:
     return model
 
 
-class _AtRate(nnx.Module):
-    """A model on sequences that were sampled at another rate."""
 
-    def __init__(self, model, rate):
-        self.model, self.rate = model, rate
-
-    def __call__(self, u, steps=None, mask=None):
-        return self.model(u, steps, mask, self.rate)
 
 
 def evaluate(directory: str | Path, split: str = "validation", *,
-             rate: float = 1.0, overrides: Mapping[str, Any] | None = None,
+             rate: float | None = None, overrides: Mapping[str, Any] | None = None,
              data_dir: str | Path | None = None) -> dict[str, float]:
     """Judge a trained model, perhaps on data that it wasn't trained for.
 
     Args:
         directory: of a finished run.
         split: "validation", or "test" at the very end.
-        rate: sampling rate in training over that of the data; 2 for data with
-            every second sample.
+        rate: sampling rate in training over that of the data; None for what
+            the task says: 2 for a test with every second sample, for example.
         overrides: settings of the task ("task.x") or "batch_size".
         data_dir: where data is kept.
 
@@ -325,6 +330,8 @@ def evaluate(directory: str | Path, split: str = "validation", *,
     told = _read(Path(directory) / "experiment.json")
     experiment = override(restored(told["configuration"]), overrides)
     task = tasks.get(experiment.task, data_dir, **experiment.options)
+    if rate is None:
+        rate = task.test_rate if split == "test" else 1.0
     return training.evaluate(_AtRate(model, float(rate)), getattr(task, split),
                              experiment.training.batch_size, task.kind)
 
@@ -364,6 +371,19 @@ def generate(model: nnx.Module, prompt: np.ndarray, length: int, *,
     return np.concatenate([first, np.asarray(more[0])])
 
 # %% ../nbs/18_experiments.ipynb #9c40f502
+def _codec(experiment, data_dir):
+    """Tokens to text, and text to tokens; None and None where there is no text."""
+    task, level = experiment.task, experiment.options.get("level", "word")
+    if task == "characters" or (task, level) == ("wikitext", "char"):
+        return (lambda tokens: bytes(tokens.tolist()).decode(errors="replace"),
+                lambda text: np.frombuffer(text.encode(), np.uint8).astype(np.int32))
+    if task == "wikitext":
+        words = streams.load_wikitext(data_dir).vocabulary
+        return (lambda tokens: " ".join(map(str, words.decode(tokens))),
+                lambda text: words.encode(text.split(), eos=False))
+    return None, None
+
+
 def go_on(directory: str | Path, length: int, *, prompt: str | None = None,
           temperature: float = 1.0, seed: int = 0,
           data_dir: str | Path | None = None) -> str | np.ndarray:
@@ -387,8 +407,15 @@ def go_on(directory: str | Path, length: int, *, prompt: str | None = None,
     model = load(directory)
     told = _read(Path(directory) / "experiment.json")
     experiment = restored(told["configuration"])
-    need(prompt is None, "prompt is text, and the task has none")
+    write, read = _codec(experiment, data_dir)
+    if prompt is not None:
+        need(read is not None, f"prompt is {prompt!r}: {experiment.task} is no text")
+        need(len(read(prompt)) > 0, "prompt is '': at least one token is needed")
+        tokens = generate(model, read(prompt), length, temperature=temperature,
+                          seed=seed)
+        return write(tokens)
     task = tasks.get(experiment.task, data_dir, **experiment.options)
     u = np.asarray(task.test.take(np.array([seed % len(task.test)])).u[0])
-    return generate(model, u[:max(1, len(u) // 2)], length,
+    made = generate(model, u[:max(1, len(u) // 2)], length,
                     temperature=temperature, seed=seed)
+    return made if write is None else write(made)
