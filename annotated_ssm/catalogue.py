@@ -112,7 +112,7 @@ EXPERIMENTS |= {f"ablation-{name}": experiment for name, experiment in {
     "restricted": replace(_plain, timescale="scalar",
                           description="S5 on digits: one time scale for all states"),
     "vector": replace(_plain, description="S5 on digits: a time scale each"),
-    "full": replace(_short, H=56, P=64, blocks=4,
+    "full": replace(_short, H=48, P=64, blocks=4,
                     description="S5 on digits: more states, in blocks"),
 }.items()}
 for _init in "random", "skew", "hippo":
@@ -122,7 +122,8 @@ for _init in "random", "skew", "hippo":
             description=f"S5 on digits: {_init} initialization, {_name} time")
 _starts = {"s5-random": dict(init="random", blocks=1), "s5-hippo": dict(blocks=1),
            "s4-legs": dict(layer="S4", N=32), "s4-legt": dict(
-               layer="S4", N=32, init="legt"), "lssl-legs": dict(layer="LSSL", N=32)}
+               layer="S4", N=32, init="legt"), "s4-fout": dict(
+               layer="S4", N=32, init="fout")}
 for _start, _changes in _starts.items():
     for _name, _rate in ("frozen", 0.0), ("trained", 2e-3):
         EXPERIMENTS[f"ablation-{_start}-{_name}"] = replace(
