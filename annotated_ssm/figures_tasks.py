@@ -32,7 +32,7 @@ def pictures(images, titles, columns=5):
         ax.set_title(title, loc="center", fontweight="normal", fontsize=8)
     return fig
 
-# %% ../nbs/16gf_figures.ipynb #75f6b32d
+# %% ../nbs/16gf_figures.ipynb #67e8a4c5
 def waves(clips, titles, label):
     """Sounds side by side.
 
@@ -46,7 +46,7 @@ def waves(clips, titles, label):
     """
     fig, axes = figure(cols=len(clips), height=1.7, squeeze=False, sharey=True)
     for ax, clip, title in zip(axes[0], clips, titles):
-        ax.plot(clip, color=PALETTE["input"], lw=0.5, rasterized=True)
+        ax.plot(clip, color=PALETTE["input"], lw=0.5)
         ax.set(title=title, xlabel=label, xlim=(0, len(clip)))
     axes[0, 0].set_ylabel("standard deviations")
     return fig

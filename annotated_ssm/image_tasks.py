@@ -6,8 +6,8 @@
 __all__ = ['FIRST', 'KEPT_FROM', 'digits', 'mnist', 'fashion_mnist', 'cifar10', 'Pictures', 'pathfinder', 'pathx', 'NextPixel',
            'pixels']
 
-# %% ../nbs/16g_image_tasks.ipynb #b1ced874
-from dataclasses import dataclass
+# %% ../nbs/16g_image_tasks.ipynb #eebb8261
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from .problems import Task, one_of, pixel_sequences, stratified
 from .sequences import need
 from .splits import Split
 
-# %% ../nbs/16g_image_tasks.ipynb #9b0a4c7f
+# %% ../nbs/16g_image_tasks.ipynb #76ef3887
 _LOADERS = {"mnist": datasets.load_mnist, "fashion_mnist": images.load_fashion_mnist,
             "cifar10": images.load_cifar10}
 
@@ -47,7 +47,7 @@ def _grey_task(name, sets, white, description):
     return Task(name, *splits, features=1, classes=10, length=splits[0].length,
                 metric="accuracy", description=description)
 
-
+# %% ../nbs/16g_image_tasks.ipynb #6ab3cfe5
 def digits(data_dir: str | Path | None = None) -> Task:
     """The package's 8×8 digits, read one pixel at a time: L = 64.
 
@@ -64,7 +64,7 @@ def digits(data_dir: str | Path | None = None) -> Task:
     return _grey_task("digits", _three_sets("digits", data_dir, None), 16,
                       "scikit-learn's 8×8 handwritten digits, one pixel at a time")
 
-
+# %% ../nbs/16g_image_tasks.ipynb #f1041ed2
 def mnist(data_dir: str | Path | None = None, per_class: int = 600) -> Task:
     """Sequential MNIST: 28×28 digits, read one pixel at a time: L = 784.
 
@@ -128,7 +128,7 @@ def cifar10(data_dir: str | Path | None = None, grey: bool = False,
                 metric="accuracy", description="CIFAR-10: 32×32 photographs, "
                 + ("grey" if grey else "in colour") + ", one pixel at a time")
 
-# %% ../nbs/16g_image_tasks.ipynb #753af4ec
+# %% ../nbs/16g_image_tasks.ipynb #9549c2e8
 @dataclass(frozen=True, eq=False)
 class Pictures:
     """Grey images that become sequences of numbers when they are asked for.
@@ -149,7 +149,7 @@ class Pictures:
         return Split(pixel_sequences(self.images[indices], 255),
                      self.labels[indices].astype(np.int32))
 
-
+# %% ../nbs/16g_image_tasks.ipynb #194ad044
 #: Numbers of the first pictures that are generated for each of the three sets.
 FIRST = (0, 10_000_000, 20_000_000)
 #: From so many on, generated pictures are kept in files.
@@ -157,7 +157,7 @@ KEPT_FROM = 1000
 
 
 def pathfinder(data_dir: str | Path | None = None, size: int = 32,
-               counts: tuple[int, int, int] = (12, 4, 4), seed: int = 0,
+               counts: tuple[int, int, int] = (8, 3, 3), seed: int = 0,
                source: str = "generated", level: str = "curv_contour_length_14"
                ) -> Task:
     """Pathfinder: are two discs on one dashed line? L = size².
@@ -201,9 +201,9 @@ def pathfinder(data_dir: str | Path | None = None, size: int = 32,
                 metric="accuracy", description=f"Pathfinder, {size}×{size} pixels: "
                 "are two discs on one dashed line?")
 
-
+# %% ../nbs/16g_image_tasks.ipynb #a8b1fcab
 def pathx(data_dir: str | Path | None = None,
-          counts: tuple[int, int, int] = (6, 2, 2), seed: int = 0,
+          counts: tuple[int, int, int] = (4, 1, 1), seed: int = 0,
           source: str = "generated", level: str = "curv_contour_length_14") -> Task:
     """Path-X: `pathfinder` at 128×128 pixels, L = 16,384.
 
@@ -213,9 +213,9 @@ def pathx(data_dir: str | Path | None = None,
     Returns:
         The task.
     """
-    return pathfinder(data_dir, 128, counts, seed, source, level)
+    return replace(pathfinder(data_dir, 128, counts, seed, source, level), name="pathx")
 
-# %% ../nbs/16g_image_tasks.ipynb #86d87e92
+# %% ../nbs/16g_image_tasks.ipynb #ab8a30df
 @dataclass(frozen=True, eq=False)
 class NextPixel:
     """Images as tokens, each of which asks for the next one.
@@ -236,7 +236,7 @@ class NextPixel:
         y = self.pixels[indices].astype(np.int32)
         return Split(np.insert(y[:, :-1], 0, self.start, axis=1), y)
 
-
+# %% ../nbs/16g_image_tasks.ipynb #295e8b69
 def pixels(data_dir: str | Path | None = None, source: str = "mnist",
            per_class: int = 500) -> Task:
     """Density estimation: what is the next pixel's value?
@@ -264,4 +264,5 @@ def pixels(data_dir: str | Path | None = None, source: str = "mnist",
                 length=sets[0].pixels.shape[1], metric="loss",
                 description=f"the next pixel of {source}, of {values} values",
                 kind="tokens", vocabulary=values + 1,
-                rivals={"bigram": partial(rivals.bigram, tokens=values + 1, classes=values)})
+                rivals={"bigram": partial(rivals.bigram, tokens=values + 1,
+                                          classes=values)})

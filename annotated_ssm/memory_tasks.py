@@ -15,7 +15,7 @@ from . import generators, signals
 from .problems import Task
 from .splits import Split
 
-# %% ../nbs/16j_memory_tasks.ipynb #925ae56b
+# %% ../nbs/16j_memory_tasks.ipynb #301bd104
 Counts = tuple[int, int, int]
 
 
@@ -35,7 +35,7 @@ def _copying(name, counts, seed, symbols, memorize, wait, description, **variant
     return _token_task(name, generators.splits(make, counts, seed), symbols + 2,
                        description)
 
-
+# %% ../nbs/16j_memory_tasks.ipynb #62fca18e
 def copying(data_dir: str | Path | None = None, counts: Counts = (1000, 200, 200),
             seed: int = 0, symbols: int = 8, memorize: int = 10, wait: int = 100
             ) -> Task:
@@ -56,7 +56,7 @@ def copying(data_dir: str | Path | None = None, counts: Counts = (1000, 200, 200
     return _copying("copying", counts, seed, symbols, memorize, wait,
                     f"{memorize} symbols, again after {wait} blanks")
 
-
+# %% ../nbs/16j_memory_tasks.ipynb #13d91909
 def selective_copying(data_dir: str | Path | None = None,
                       counts: Counts = (1000, 200, 200), seed: int = 0,
                       symbols: int = 8, memorize: int = 10, wait: int = 100) -> Task:
@@ -115,7 +115,7 @@ def adding(data_dir: str | Path | None = None, counts: Counts = (1000, 200, 200)
                 description=f"the sum of two marked numbers among {length}",
                 kind="regression")
 
-# %% ../nbs/16j_memory_tasks.ipynb #5c98c1da
+# %% ../nbs/16j_memory_tasks.ipynb #1399331a
 def recall(data_dir: str | Path | None = None, counts: Counts = (1000, 200, 200),
            seed: int = 0, keys: int = 8, values: int = 8, pairs: int = 9,
            every: bool = True) -> Task:
@@ -138,7 +138,7 @@ def recall(data_dir: str | Path | None = None, counts: Counts = (1000, 200, 200)
     return _token_task("recall", generators.splits(make, counts, seed),
                        keys + values + 1, f"the value of one of {keys} keys", every)
 
-
+# %% ../nbs/16j_memory_tasks.ipynb #ece6f598
 def induction(data_dir: str | Path | None = None, counts: Counts = (1000, 200, 200),
               seed: int = 0, symbols: int = 20, length: int = 30,
               every: bool = True) -> Task:
@@ -160,13 +160,13 @@ def induction(data_dir: str | Path | None = None, counts: Counts = (1000, 200, 2
     return _token_task("induction", generators.splits(make, counts, seed),
                        symbols + 1, "what followed the marker", every)
 
-# %% ../nbs/16j_memory_tasks.ipynb #a295de42
+# %% ../nbs/16j_memory_tasks.ipynb #cede07bc
 def _signal_task(name, sets, description):
     splits = [Split(part.u, part.y, scored=part.scored) for part in sets]
     return Task(name, *splits, features=1, classes=1, length=splits[0].length,
                 metric="mse", description=description, kind="regression")
 
-
+# %% ../nbs/16j_memory_tasks.ipynb #060a2a29
 def delay(data_dir: str | Path | None = None, counts: Counts = (400, 100, 100),
           seed: int = 0, length: int = 1024, lag: int = 256, cycles: int = 102) -> Task:
     """Delay: say a signal again `lag` samples later, L = 1024.

@@ -92,7 +92,7 @@ def stratified(labels: Shaped[np.ndarray, "n"], counts: tuple[int, ...],
             chosen.append(piece)
     return [np.sort(np.concatenate(chosen)) for chosen in sets]
 
-# %% ../nbs/16e_problems.ipynb #97044ff0
+# %% ../nbs/16e_problems.ipynb #42c3ffda
 def _check_classes(name, what, values, count):
     """Refuse values that are not whole numbers from 0 to count − 1."""
     values = np.asarray(values)
@@ -137,7 +137,7 @@ def _check_answers(name, split, task):
     else:
         _check_classes(name, "classes", y, K)
 
-
+# %% ../nbs/16e_problems.ipynb #3aecabc4
 @dataclass(frozen=True, eq=False)
 class Task:
     """A problem to be solved: what is given, what is asked, how it is judged.
@@ -170,8 +170,8 @@ class Task:
             if the test has every second sample. A model is told with `rate`.
 
     Raises:
-        ValueError: `test_rate` is no number > 0; the kind doesn't have the metric; or a split doesn't fit:
-            inputs or answers of another type or shape, or classes or tokens
+        ValueError: `test_rate` is no number > 0; the kind doesn't have the
+            metric; or a split doesn't fit: inputs or answers of another type or shape, or classes or tokens
             that there are not. Of examples that are made when they are asked
             for, the first is looked at.
     """

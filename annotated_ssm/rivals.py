@@ -251,7 +251,8 @@ def forecasters(train: Examples, channels: tuple[int, ...] | None = None,
 
     Returns:
         "mean", "ridge" (unless more than `LARGEST` numbers are known) and, with
-        `channels`, "persistence": each a function of what is known (m, P) and its last sample (m, F) to answers (m, Q).
+        `channels`, "persistence": each a function of what is known (m, P) and
+        its last sample (m, F) to answers (m, Q).
 
     Raises:
         ValueError: inputs are tokens, or which samples are scored differs

@@ -17,7 +17,7 @@ from .generators import Stream
 from .problems import Task, one_of
 from .splits import Examples, Split, Windows
 
-# %% ../nbs/16k_series_tasks.ipynb #3f49cb10
+# %% ../nbs/16k_series_tasks.ipynb #d1e2aab8
 TIMES = ("steps", "ignored", "appended")
 
 
@@ -28,7 +28,7 @@ def _film_split(u, y, steps, times):
         u = np.concatenate([u, steps[..., None]], axis=-1)
     return Split(u, y, steps=steps if times == "steps" else None)
 
-
+# %% ../nbs/16k_series_tasks.ipynb #5a02805e
 def film_variant(made: films.Sequences, times: str, split: Examples, seed: int,
                  epoch: int) -> Split:
     """The same films behind new noise, half of them in a mirror.
@@ -52,7 +52,7 @@ def film_variant(made: films.Sequences, times: str, split: Examples, seed: int,
     y[turned] = other_y
     return _film_split(u, y, made.steps, times)
 
-
+# %% ../nbs/16k_series_tasks.ipynb #9feabebf
 def pendulum(data_dir: str | Path | None = None,
              counts: tuple[int, int, int] = (32, 16, 16), seed: int = 42,
              times: str = "steps") -> Task:
@@ -85,7 +85,7 @@ def pendulum(data_dir: str | Path | None = None,
                 f"sin θ and cos θ; times {times}",
                 augment=partial(film_variant, made.train, times))
 
-# %% ../nbs/16k_series_tasks.ipynb #7c164f40
+# %% ../nbs/16k_series_tasks.ipynb #817b7654
 def _day_ago(period, horizon, channels):
     """A rule: what was there a period before, or two if that isn't known yet."""
     def rule(train, examples):
@@ -101,7 +101,7 @@ def _day_ago(period, horizon, channels):
         return {"loss": mse, "mse": mse, "mae": absolutes / count}
     return rule
 
-
+# %% ../nbs/16k_series_tasks.ipynb #0c357d72
 def _scaled_marks(times, quarters):
     """Calendar numbers from −½ to ½."""
     marks = series.time_marks(times, quarters).astype(np.float32)
@@ -109,7 +109,7 @@ def _scaled_marks(times, quarters):
         :, :marks.shape[1]]
     return (marks - low) / (high - low) - np.float32(0.5)
 
-
+# %% ../nbs/16k_series_tasks.ipynb #238d6689
 def _forecast_task(task, name, data_dir, target, horizon, look_back, relative, marks):
     """A forecasting task from one of `series.SERIES`."""
     table, every = series.load_series(name, data_dir), target == "all"
@@ -132,7 +132,7 @@ def _forecast_task(task, name, data_dir, target, horizon, look_back, relative, m
                 f"values after {look_back}", channels=asked,
                 rivals=season if look_back >= period else {})
 
-
+# %% ../nbs/16k_series_tasks.ipynb #d6531034
 def ett(data_dir: str | Path | None = None, file: str = "ETTh1",
         target: str = "OT", horizon: int = 24, look_back: int = 96,
         relative: bool = True, marks: bool = False) -> Task:
@@ -163,7 +163,7 @@ def ett(data_dir: str | Path | None = None, file: str = "ETTh1",
     return _forecast_task("ett", file, data_dir, target, horizon, look_back, relative,
                           marks)
 
-
+# %% ../nbs/16k_series_tasks.ipynb #268c3330
 def weather(data_dir: str | Path | None = None, target: str = "WetBulbCelsius",
             horizon: int = 24, look_back: int = 96, relative: bool = True,
             marks: bool = False) -> Task:

@@ -112,7 +112,7 @@ def speech_commands(data_dir: str | Path | None = None, words: int = 35,
     return _sound_task("speech_commands", sets, words, length, decimate,
                        f"Speech Commands, {words} words, raw sound")
 
-# %% ../nbs/16h_sound_tasks.ipynb #009a982b
+# %% ../nbs/16h_sound_tasks.ipynb #79343062
 def _standardized(clips, lengths):
     """Each clip with mean 0 and deviation 1 over its own samples."""
     real = np.arange(clips.shape[1]) < lengths[:, None]
@@ -122,7 +122,7 @@ def _standardized(clips, lengths):
     std = np.sqrt((off**2).sum(1, keepdims=True) / n)
     return (off / np.maximum(std, 1e-8)).astype(np.float32)
 
-
+# %% ../nbs/16h_sound_tasks.ipynb #891d42c5
 def _digit_sets(data: audio.FSDD, split: str, speaker: str | None
                 ) -> list[Int[np.ndarray, "_"]]:
     """Indices for training, validation and test."""
@@ -139,7 +139,7 @@ def _digit_sets(data: audio.FSDD, split: str, speaker: str | None
     held_out = data.speakers[train] == other
     return [train[~held_out], train[held_out], test]
 
-
+# %% ../nbs/16h_sound_tasks.ipynb #fdc8ca6e
 def spoken_digits(data_dir: str | Path | None = None, length: int = 4096,
                   split: str = "official", speaker: str | None = None,
                   decimate: str | None = None, mask: bool = False) -> Task:

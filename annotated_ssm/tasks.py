@@ -17,7 +17,7 @@ from . import (image_tasks, memory_tasks, rivals, series_tasks,
                            sound_tasks, text_tasks)
 from .problems import Task, pixel_sequences, shuffled, stratified
 from .sequences import need
-from .splits import Examples, Split, Windows
+from .splits import Examples, Split
 
 # %% ../nbs/16_tasks.ipynb #e180f93f
 _ENTRIES = (
@@ -82,7 +82,8 @@ def permute(task: Task, seed: int) -> Task:
 
     Raises:
         ValueError: the task has a mask, steps or an answer for each sample,
-            which an order of its own would make meaningless, or pairs.
+            which an order of its own would make meaningless, or pairs, or
+            examples that are made when they are asked for.
     """
     order = shuffled(task.length, seed)
 
@@ -90,9 +91,10 @@ def permute(task: Task, seed: int) -> Task:
         need(isinstance(split, Split) and split.mask is None
              and split.steps is None and split.y.shape[1:2] != (task.length,)
              and split.u.shape[1] == task.length,
-             f"task is {task.name!r}, which has a mask, steps, pairs or an answer "
-             "for each sample: samples can be permuted only if all are real, "
-             "evenly spaced and not asked one by one")
+             f"task is {task.name!r}, which has a mask, steps, pairs, an answer "
+             "for each sample, or examples made on demand: samples can be permuted "
+             "only in arrays, if all are real, evenly spaced and not asked one by "
+             "one")
         return replace(split, u=split.u[:, order])
 
     return replace(
@@ -165,7 +167,7 @@ def _class_scores(task, train, held_out):
                   for name, rule in rivals.CLASSIFIERS.items()}
     return {name: {"accuracy": value} for name, value in scores.items()}
 
-
+# %% ../nbs/16_tasks.ipynb #8361b41e
 def baseline_scores(task: Task, split: str = "validation",
                     channels: tuple[int, ...] | None = None
                     ) -> dict[str, dict[str, float]]:
@@ -204,7 +206,7 @@ def baseline_scores(task: Task, split: str = "validation",
         scores = _class_scores(task, train, held_out)
     return scores | {name: rule(train, held_out) for name, rule in task.rivals.items()}
 
-
+# %% ../nbs/16_tasks.ipynb #21109afd
 def baseline_accuracies(task: Task, split: str = "validation"
                         ) -> dict[str, float]:
     """The accuracies of `baseline_scores`, for a task of classes or tokens.

@@ -23,7 +23,7 @@ from .problems import Task, one_of, stratified
 from .sequences import need
 from .splits import Examples, Split, Windows
 
-# %% ../nbs/16i_text_tasks.ipynb #47b978f9
+# %% ../nbs/16i_text_tasks.ipynb #7cf706f7
 def root_operator(train: Examples, examples: Examples) -> dict[str, float]:
     """The accuracy of the best answer for each first token.
 
@@ -35,17 +35,18 @@ def root_operator(train: Examples, examples: Examples) -> dict[str, float]:
         "accuracy"; see `listops.root_operator_baseline`.
     """
     first = [expressions.Expressions(
-        [row for piece in rivals.pieces(part) for row in piece.u[:, :1].astype(np.int8)],
-        np.concatenate([piece.y for piece in rivals.pieces(part)]))
+        list(np.concatenate([p.u[:, :1] for p in rivals.pieces(part)]).astype(np.int8)),
+        np.concatenate([p.y for p in rivals.pieces(part)]))
         for part in (train, examples)]
     return {"accuracy": expressions.root_operator_baseline(*first)}
 
-
+# %% ../nbs/16i_text_tasks.ipynb #a10433e4
 def _official(data_dir):
     """The published expressions in the book's own tokens."""
     sets = []
     for rows, y in texts.load_listops(data_dir).values():
-        known = [expressions.tokenize(" ".join(row).replace("X", "]")) for row in rows]
+        known = [expressions.tokenize(" ".join("]" if word == "X" else word
+                                               for word in row)) for row in rows]
         sets.append(expressions.Expressions(known, y))
     return sets
 
@@ -133,7 +134,7 @@ def _document_task(name, sets, length, description):
 def _drawn(documents, labels, index):
     return [documents[i] for i in index], labels[index]
 
-# %% ../nbs/16i_text_tasks.ipynb #07200e04
+# %% ../nbs/16i_text_tasks.ipynb #eeada2ca
 def text(data_dir: str | Path | None = None, length: int = 4096,
          percent: int = 10) -> Task:
     """Text: was the film liked? IMDB's reviews by bytes, L = 4096.
@@ -164,7 +165,7 @@ def text(data_dir: str | Path | None = None, length: int = 4096,
     sets = [_drawn(as_bytes, labels, rest), _drawn(as_bytes, labels, held_out), test]
     return _document_task("text", sets, length, "IMDB reviews by bytes: liked or not?")
 
-
+# %% ../nbs/16i_text_tasks.ipynb #7b11f977
 def mails(data_dir: str | Path | None = None, length: int = 4096,
           percent: int = 10) -> Task:
     """Mails by bytes: is it spam? A stand-in for `text`, L = 4096.
@@ -193,7 +194,7 @@ def mails(data_dir: str | Path | None = None, length: int = 4096,
     sets = [_drawn(data.texts, data.labels, i) for i in (train, validation, test)]
     return _document_task("mails", sets, length, "mails by bytes: spam or not?")
 
-
+# %% ../nbs/16i_text_tasks.ipynb #50a744c2
 def retrieval(data_dir: str | Path | None = None, length: int = 4001) -> Task:
     """Retrieval: does one paper cite the other? AAN's pairs by bytes.
 
@@ -214,7 +215,7 @@ def retrieval(data_dir: str | Path | None = None, length: int = 4001) -> Task:
     return _document_task("retrieval", sets, length,
                           "pairs of papers by bytes: does one cite the other?")
 
-# %% ../nbs/16i_text_tasks.ipynb #4a63e5ae
+# %% ../nbs/16i_text_tasks.ipynb #5314e845
 def _language_task(name, parts, vocabulary, length, stride, description):
     train, *others = parts
     sets = [Windows(train, length), *(Windows(part, length, stride=stride, once=True)
@@ -225,7 +226,7 @@ def _language_task(name, parts, vocabulary, length, stride, description):
                 metric="perplexity", description=description, kind="tokens",
                 vocabulary=vocabulary, rivals=pairs)
 
-
+# %% ../nbs/16i_text_tasks.ipynb #d68c71c2
 def wikitext(data_dir: str | Path | None = None, level: str = "word",
              length: int = 1024, stride: int | None = None) -> Task:
     """WikiText-103: what is the next word, or the next byte?
@@ -233,8 +234,8 @@ def wikitext(data_dir: str | Path | None = None, level: str = "word",
     Args:
         data_dir: see `streams.load_wikitext`; smaller sets in the same format
             do as well.
-        level: "word", with the vocabulary of the training part (267,737
-            entries), or "char", bytes.
+        level: "word", with the vocabulary of the training part (about
+            268,000 entries), or "char", bytes.
         length: L.
         stride: from one window to the next in validation and test; L if None.
             Half of it gives every token at least half a window of context.
@@ -257,7 +258,7 @@ def wikitext(data_dir: str | Path | None = None, level: str = "word",
     return _language_task("wikitext", parts.values(), 256, length, stride,
                           "WikiText-103: the next byte")
 
-
+# %% ../nbs/16i_text_tasks.ipynb #8bd86588
 def characters(data_dir: str | Path | None = None, file: str | Path | None = None,
                length: int = 512, stride: int | None = None,
                percent: tuple[int, int] = (90, 5)) -> Task:

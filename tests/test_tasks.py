@@ -19,10 +19,6 @@ def digits():
     return tasks.get("digits")
 
 
-def test_names():
-    assert tasks.names() == ("digits", "mnist")
-
-
 def test_digits_are_what_the_description_says(digits):
     assert digits.name == "digits" and digits.metric == "accuracy"
     assert (digits.length, digits.features, digits.classes) == (64, 1, 10)
@@ -76,7 +72,15 @@ def test_shuffled_is_a_permutation(n, seed, epoch):
 
 def test_shuffled_never_changes():
     assert tasks.shuffled(10, 0).tolist() == [3, 2, 1, 8, 6, 0, 7, 4, 5, 9]
-    assert tasks.shuffled(10, 3, 7).tolist() == [9, 5, 3, 2, 1, 0, 6, 8, 7, 4]
+
+
+def test_more_seeds_are_other_seeds():
+    """Not as in one list of entropy, where zeros at its end make no difference."""
+    seeds = [(5,), (5, 0), (5, 0, 0), (5, 1), (0, 5), (0,), (0, 0), (5, 0, 1), (1, 5)]
+    assert len({tuple(tasks.shuffled(50, *seed)) for seed in seeds}) == len(seeds)
+    for seed in (0, 5, 2**33):
+        bits = np.random.PCG64(np.random.SeedSequence([seed])).random_raw(50)
+        assert np.array_equal(tasks.shuffled(50, seed), np.argsort(bits))
 
 
 def test_shuffled_is_uniform():
