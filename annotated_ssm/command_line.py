@@ -163,8 +163,7 @@ def _data(args):
             first = inspect.getdoc(tasks.TASKS[name]).splitlines()[0]
             print(f"{name:18}{first}")
         return
-    chosen = override(experiments.Experiment("", args.name), args.changes)
-    task = tasks.get(args.name, args.data_dir, **chosen.options)
+    task = tasks.get(args.name, args.data_dir, **args.options)
     sizes = ", ".join(f"{len(getattr(task, part)):,} {part}"
                       for part in ("train", "validation", "test"))
     print(f"{task.name}: {task.description}; {sizes}; length {task.length}")
@@ -193,6 +192,8 @@ def _check(args):
             experiments.run_directory(args.out, args.name, seed, experiment)
     if args.command == "data" and args.name is not None:
         known("name", args.name, tasks.names())
+        chosen = experiments.Experiment("", args.name)
+        args.options = override(chosen, args.changes).options
     if args.command in ("evaluate", "generate"):
         need(args.directory.is_dir(), f"directory is {args.directory}: "
              "there is no such directory")

@@ -92,6 +92,15 @@ def _read(path):
                          "that a run made") from error
 
 
+def _told(directory):
+    """What a directory says about the run that it holds."""
+    path = Path(directory) / "experiment.json"
+    told = _read(path)
+    need(isinstance(told, dict) and isinstance(told.get("configuration"), dict),
+         f"directory has no whole {path.name}: {path} is not one that a run made")
+    return told
+
+
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
     """In which settings two runs differ; the description is none.
 
@@ -128,8 +137,7 @@ def run_directory(out: str | Path, name: str, seed: int, experiment: Experiment
     need(place.is_dir(), f"out is {out}, where a file is in the way: "
          "a directory is needed")
     if (path / "experiment.json").exists():
-        there = _read(path / "experiment.json")["configuration"]
-        differ = differences(there, settings(experiment))
+        differ = differences(_told(path)["configuration"], settings(experiment))
         need(not differ, f"out has {path}, a run with {'; '.join(differ)}: "
              "move it, or choose another directory")
     else:
@@ -288,7 +296,7 @@ def load(directory: str | Path) -> nnx.Module:
     Raises:
         ValueError: the directory has no whole run.
     """
-    told, path = _read(Path(directory) / "experiment.json"), Path(directory, "model.npz")
+    told, path = _told(directory), Path(directory, "model.npz")
     need(path.exists(), f"directory is {directory}, whose run isn't finished: "
          f"there is no {path.name}")
     model = build(restored(told["configuration"]), Form(**told["form"]),
@@ -327,8 +335,7 @@ def evaluate(directory: str | Path, split: str = "validation", *,
         need(name == "batch_size" or name.startswith("task."), f"setting is "
              f"{name!r}: the model is trained; task.… or batch_size is needed")
     model = load(directory)
-    told = _read(Path(directory) / "experiment.json")
-    experiment = override(restored(told["configuration"]), overrides)
+    experiment = override(restored(_told(directory)["configuration"]), overrides)
     task = tasks.get(experiment.task, data_dir, **experiment.options)
     if rate is None:
         rate = task.test_rate if split == "test" else 1.0
@@ -405,8 +412,7 @@ def go_on(directory: str | Path, length: int, *, prompt: str | None = None,
             without text.
     """
     model = load(directory)
-    told = _read(Path(directory) / "experiment.json")
-    experiment = restored(told["configuration"])
+    experiment = restored(_told(directory)["configuration"])
     write, read = _codec(experiment, data_dir)
     if prompt is not None:
         need(read is not None, f"prompt is {prompt!r}: {experiment.task} is no text")
