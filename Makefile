@@ -4,7 +4,7 @@
 ##                   cores; Chromium is installed with apt, or you are told how
 ## PYTHON=/path/to/python chooses the interpreter. The others:
 
-.PHONY: help site test serve export readme outputs bench lock test-data env chromium clean
+.PHONY: help site test serve export readme outputs bench results nightly lock test-data env chromium clean
 help:
 	@sed -n 's/^## \{0,1\}//p' Makefile
 
@@ -74,6 +74,16 @@ bench: env
 	PYTHONPATH=build/peers $(PY) -m benchmarks.layers
 	PYTHONPATH=build/peers $(PY) -m benchmarks.scans
 	PYTHONPATH=build/peers $(PY) -m benchmarks.baselines
+
+##   make results    measure what is missing of results/experiments: hours; stop and
+##                   start it as you like, it goes on
+results: env
+	$(PY) tools/results.py
+
+##   make nightly    one seed of the cheapest result of each table
+nightly: env
+	rm -rf build/nightly
+	$(PY) tools/results.py --nightly --out build/nightly
 
 ##   make lock       the four lock files anew, from settings.ini
 lock: env

@@ -1,5 +1,5 @@
 """`python -m annotated_ssm`, the same as the command `annotated-ssm`."""
 
-from annotated_ssm.experiments import main
+from annotated_ssm.command_line import main
 
 raise SystemExit(main())

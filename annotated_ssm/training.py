@@ -262,8 +262,8 @@ def fit(model: nnx.Module, task: tasks.Task,
             train_loss, score = _close_epoch(here, current, task, config, final, mesh)
             if keeper:
                 _write(here, keeper, steps)
-            bar.set_postfix(loss=f"{train_loss:.3f}", **{
-                task.metric: f"{score[task.metric]:.4g}"})
+            bar.set_postfix({"training": f"{train_loss:.3f}",
+                             task.metric: f"{score[task.metric]:.4g}"})
             bar.update()
             if on_epoch is not None:
                 on_epoch(here.history)

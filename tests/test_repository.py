@@ -68,7 +68,13 @@ IMPORTS = {
     "checkpoints": ("datasets", "sequences"),
     "compiled": ("metrics", "optimizer", "splits"),
     "training": ("models", "tasks", "checkpoints", "compiled"),
-    "experiments": ("training", "baselines", "attention"),
+    "configurations": ("models", "tasks", "optimizer"),
+    "augmentation": ("tasks",),
+    "assembly": ("configurations", "training", "baselines", "attention", "heads",
+                 "pooling"),
+    "catalogue": ("configurations",),
+    "experiments": ("assembly", "augmentation", "catalogue"),
+    "command_line": ("experiments",),
     "converters": ("layers",),
 }
 # Functions on arrays that know no neural-network library.
