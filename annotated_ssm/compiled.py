@@ -56,7 +56,12 @@ def feed(split: Split, mesh: Mesh | None = None) -> Batch:
     batch = Batch(split.u, split.y, split.mask, split.steps, split.counted())
     if mesh is None:
         return batch
-    return jax.device_put(batch, NamedSharding(mesh, PartitionSpec("batch")))
+    return jax.device_put(batch, NamedSharding(_plain(mesh), PartitionSpec("batch")))
+
+
+def _plain(mesh):
+    # Whatever the types of its axes: here the compiler divides the work.
+    return Mesh(mesh.devices, mesh.axis_names)
 
 
 def replicated(tree: Any, mesh: Mesh | None) -> Any:
@@ -71,7 +76,7 @@ def replicated(tree: Any, mesh: Mesh | None) -> Any:
     """
     if mesh is None:
         return tree
-    return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))
+    return jax.device_put(tree, NamedSharding(_plain(mesh), PartitionSpec()))
 
 
 def _check_outputs(kind, outputs, y):

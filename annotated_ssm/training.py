@@ -217,8 +217,7 @@ def fit(model: nnx.Module, task: tasks.Task,
             of examples, or a directory with another run.
         FloatingPointError: the loss is no longer a finite number.
     """
-    if mesh is not None:   # a plain mesh: the compiler divides the work
-        mesh = Mesh(mesh.devices, mesh.axis_names)
+
     need(stop_after is None or stop_after >= 1,
          f"stop_after is {stop_after}: it must be at least 1")
     _check_fit(model, task, config, mesh)

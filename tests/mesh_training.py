@@ -9,6 +9,7 @@ import numpy as np
 from flax import nnx
 
 from annotated_ssm import layers, models, tasks, training
+from annotated_ssm.compiled import replicated
 
 
 class Model(nnx.Module):
@@ -45,9 +46,7 @@ for name, where in (("one", None), ("eight", mesh)):
     s5 = models.SequenceClassifier(2, 3, 4, 2, partial(layers.S5, P=4),
                                    dropout=0.0, rngs=nnx.Rngs(0))
     graphdef, state = training.start(s5, training.TrainingConfig(), 3)
-    if where is not None:
-        state = jax.device_put(state, jax.sharding.NamedSharding(
-            where, jax.sharding.PartitionSpec()))
+    state = replicated(state, where)
     batch = training.feed(split(0, np.float32).take(np.arange(16)), where)
     _, loss = training.train_step(graphdef, training.TrainingConfig(), 3,
                                   "classification", state, batch)
