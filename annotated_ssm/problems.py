@@ -137,7 +137,7 @@ def _check_answers(name, split, task):
     else:
         _check_classes(name, "classes", y, K)
 
-# %% ../nbs/16e_problems.ipynb #3aecabc4
+# %% ../nbs/16e_problems.ipynb #5af0d605
 @dataclass(frozen=True, eq=False)
 class Task:
     """A problem to be solved: what is given, what is asked, how it is judged.
@@ -171,9 +171,9 @@ class Task:
 
     Raises:
         ValueError: `test_rate` is no number > 0; the kind doesn't have the
-            metric; or a split doesn't fit: inputs or answers of another type or shape, or classes or tokens
-            that there are not. Of examples that are made when they are asked
-            for, the first is looked at.
+            metric; or a split doesn't fit: inputs or answers of another type
+            or shape, or classes or tokens that there are not. Of examples that
+            are made when they are asked for, the first is looked at.
     """
 
     name: str

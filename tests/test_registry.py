@@ -1,13 +1,17 @@
 """Every task that has a name: built small, from tiny files in their own layout."""
 
+import functools
+
 import numpy as np
 import pytest
 import tiny_files
 
-from annotated_ssm import audio, listops, mails, pendulum, rivals
-from annotated_ssm import resampling, series, tasks, text
+from annotated_ssm import audio, encoders, heads, image_tasks, images, listops, mails
+from annotated_ssm import models, pathfinder, pendulum, resampling, rivals, series
+from annotated_ssm import tasks, text, training
 from annotated_ssm.generators import Stream
-from annotated_ssm.splits import Windows
+from annotated_ssm.layers import S5
+from annotated_ssm.splits import Split, Windows
 
 GENERATED = {"counts": (12, 5, 4)}
 # What makes each small, and (features, classes, length, kind) that follow.
@@ -221,7 +225,7 @@ def test_pixels_ask_for_the_next(home):
     assert np.array_equal(split.y, np.rint(pictures.u[..., 0] * 255))
     assert (split.u[:, 0] == 256).all()
     assert np.array_equal(split.u[:, 1:], split.y[:, :-1])
-    assert split.scored is None and task.metric == "loss"
+    assert split.scored is None and task.metric == "perplexity"
 
 
 @pytest.mark.parametrize("name, size", [("pathfinder", 32), ("pathx", 128)])
@@ -230,8 +234,7 @@ def test_published_pathfinder_is_cut_in_its_own_order(home, name, size):
     sizes = [len(getattr(task, part)) for part in SETS]
     assert sizes == ([16, 2, 2] if size == 32 else [8, 1, 1])
     assert task.length == size**2
-    from annotated_ssm.images import load_pathfinder
-    data = load_pathfinder(home, size)
+    data = images.load_pathfinder(home, size)
     joined = np.concatenate([getattr(task, part).images for part in SETS])
     assert np.array_equal(joined, data.images)
 
@@ -245,7 +248,6 @@ def test_generated_pathfinder_is_equally_bright_and_its_test_stays():
 
 
 def test_many_pictures_are_kept(tmp_path, monkeypatch):
-    from annotated_ssm import image_tasks, pathfinder
     monkeypatch.setattr(image_tasks, "KEPT_FROM", 3)
     stored = pathfinder.stored
     monkeypatch.setattr(pathfinder, "stored",
@@ -388,7 +390,6 @@ def test_any_file_can_be_read(tmp_path):
 
 def test_bigram_by_hand():
     u = np.array([[0, 0, 1, 1, 0, 1]])
-    from annotated_ssm.splits import Split
     known = Split(u, np.array([[0, 1, 1, 0, 1, 0]]))
     asked = Split(u[:, :2], np.array([[1, 0]]),
                   scored=np.array([[True, False]]))
@@ -515,3 +516,34 @@ def test_wide_inputs_have_no_linear_rivals(home):
         assert "ridge" not in tasks.baseline_scores(task)
         patch.setattr(rivals, "LARGEST", 48)
         assert "ridge" in tasks.baseline_scores(task)
+
+
+# Training takes them as they are
+
+
+def _model(name, task):
+    common = {"H": 4, "depth": 1, "layer": functools.partial(S5, P=4),
+              "rngs": training.streams(0)}
+    if name == "retrieval":
+        return heads.Retrieval(task.features, task.classes, **common)
+    if name == "spoken_digits":
+        return models.SequenceClassifier(task.features, task.classes, **common)
+    if name == "pixels":
+        common["encoder"] = encoders.TokenEncoder
+    return heads.SequenceRegressor(task.features, task.classes, **common)
+
+
+@pytest.mark.parametrize("name, options", [
+    ("pendulum", {}), ("retrieval", {}), ("pixels", {"source": "digits"}),
+    ("spoken_digits", {"decimate": "plain"})])
+def test_one_epoch(home, name, options):
+    task = tasks.get(name, home, **(TINY[name][0] | options))
+    model = _model(name, task)
+    config = training.TrainingConfig(epochs=1, batch_size=min(len(task.train), 64))
+    result = training.fit(model, task, config, progress=False, augment=task.augment)
+    assert np.isfinite(result.validation[task.metric])
+    if name == "spoken_digits":
+        told = result.model(task.test.u[:4], rate=task.test_rate)
+        not_told = result.model(task.test.u[:4])
+        assert told.shape == (4, 10) and np.isfinite(told).all()
+        assert not np.array_equal(told, not_told)

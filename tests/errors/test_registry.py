@@ -28,6 +28,7 @@ def test_files_that_are_not_there(tmp_path, name):
     ("pathfinder", {"counts": (-1, 1, 1)}, "n is -1"),
     ("listops", {"source": "web"}, "source is 'web': one of 'generated', 'files'"),
     ("pixels", {"source": "x"}, "source is 'x': one of 'digits', 'mnist', 'fashion"),
+    ("mnist", {"per_class": 0}, "per_class is 0: at least 1 is needed"),
     ("speech_commands", {"words": 20}, "words is 20: one of 10, 35 is needed"),
     ("speech_commands", {"decimate": "half"}, "decimate is 'half': one of None, 'plain'"),
     ("spoken_digits", {"split": "random"}, "split is 'random': one of 'official', 'sp"),
