@@ -51,13 +51,9 @@ def test_unknown_experiment(name, message):
     ({"norm": 1}, "norm is 1: str is needed"),
     ({"init": 1}, "init is 1: none or str is needed"),
     ({"epochs": 0}, "epochs is 0: it must be positive"),
-<<<<<<< HEAD
     ({"task": "minst"}, "task is 'minst': did you mean mnist"),
     ({"task": "recall", "task.counts": "8,4"},
      "task.counts is '8,4': numbers such as 8,4,1 is needed"),
-=======
-    ({"task": "minst"}, "task is 'minst', one of 'digits', 'mnist', .* is needed"),
->>>>>>> reg
     ({"P": 7}, "P is 7: with blocks = 2 a multiple of 4 is needed"),
     ({"blocks": 0}, "blocks is 0, a whole number ≥ 1 is needed"),
     ({"H": -3}, "H is -3, a whole number ≥ 1 is needed"),
@@ -118,7 +114,6 @@ def test_an_option_that_the_task_does_not_have():
      "epochs is given more than once: 3, 2"),
     (["train", "digits", "--set", "H=2", "--set", "H=4"],
      "H is given more than once: 2, 4"),
-<<<<<<< HEAD
     (["train", "digits", "--fresh", "--resume"], "not allowed with argument"),
     (["data", "minst"], "name is 'minst': did you mean mnist"),
     (["data", "digits", "--set", "x=1"], "setting is 'x': "),
@@ -128,9 +123,6 @@ def test_an_option_that_the_task_does_not_have():
     (["evaluate", "nowhere", "--split", "train"], "invalid choice: 'train'"),
     (["generate", "nowhere"], "directory is nowhere: there is no such directory"),
     (["generate", "nowhere", "--temperature", "-1"], "'-1' is not a number ≥ 0"),
-=======
-    (["data", "minst"], "name is 'minst', one of 'digits', 'mnist', "),
->>>>>>> reg
 ])
 def test_wrong_arguments_end_with_2(words, message, capsys, tmp_path,
                                     monkeypatch):
