@@ -43,7 +43,7 @@ def tokens(samples):
     """An example of each problem on tokens: what is read, what is asked.
 
     Args:
-        samples: dict from a name to (examples, marker): `Examples` of which
+        samples: dict from a name to (examples, marker): `Drawn` of which
             the first is drawn, and the token that is drawn dark.
 
     Returns:
@@ -86,7 +86,7 @@ def marked(example):
     """The first example of adding: numbers, the two marked ones circled.
 
     Args:
-        example: `Examples` of the adding problem.
+        example: `Drawn` of the adding problem.
 
     Returns:
         The figure, with two collections: all numbers, and the marked ones.
@@ -108,7 +108,7 @@ def signals(pairs):
     """The first example of problems with one signal.
 
     Args:
-        pairs: dict from a name to `Examples` with one feature.
+        pairs: dict from a name to `Drawn` with one feature.
 
     Returns:
         The figure; in each panel two lines: u, and y where it is scored.

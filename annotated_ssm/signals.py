@@ -9,7 +9,7 @@ __all__ = ['band_limited', 'delay', 'reconstruct', 'mackey_glass_path', 'mackey_
 import numpy as np
 from jaxtyping import Float64
 
-from .generators import Examples, Stream, check_least
+from .generators import Drawn, Stream, check_least
 
 # %% ../nbs/15e_signals.ipynb #9b5991d8
 def band_limited(stream: Stream, n: int, length: int, cycles: int
@@ -39,7 +39,7 @@ def band_limited(stream: Stream, n: int, length: int, cycles: int
 
 # %% ../nbs/15e_signals.ipynb #d93b40c6
 def delay(stream: Stream, n: int, *, length: int = 1024, lag: int = 256,
-          cycles: int = 102) -> Examples:
+          cycles: int = 102) -> Drawn:
     """A signal, to be said again some samples later.
 
     To say 0 has a mean squared error of 1.
@@ -63,11 +63,11 @@ def delay(stream: Stream, n: int, *, length: int = 1024, lag: int = 256,
     u = band_limited(stream, n, length, cycles).astype(np.float32)[..., None]
     y = np.zeros_like(u)
     y[:, lag:] = u[:, :length - lag]
-    return Examples(u, y, np.tile(np.arange(length) >= lag, (n, 1)))
+    return Drawn(u, y, np.tile(np.arange(length) >= lag, (n, 1)))
 
 
 def reconstruct(stream: Stream, n: int, *, length: int = 1024, cycles: int = 8
-                ) -> Examples:
+                ) -> Drawn:
     """A signal in the first half, to be said again in the second.
 
     To say 0 has a mean squared error of 1.
@@ -89,7 +89,7 @@ def reconstruct(stream: Stream, n: int, *, length: int = 1024, cycles: int = 8
     signal = band_limited(stream, n, length // 2, cycles)
     u, y = np.zeros((2, n, length, 1), np.float32)
     u[:, :length // 2, 0] = y[:, length // 2:, 0] = signal
-    return Examples(u, y, np.tile(np.arange(length) >= length // 2, (n, 1)))
+    return Drawn(u, y, np.tile(np.arange(length) >= length // 2, (n, 1)))
 
 # %% ../nbs/15e_signals.ipynb #9d71eff3
 def mackey_glass_path(past: Float64[np.ndarray, "m_plus_1 n"], steps: int,
@@ -127,7 +127,7 @@ def mackey_glass_path(past: Float64[np.ndarray, "m_plus_1 n"], steps: int,
 
 # %% ../nbs/15e_signals.ipynb #b42de467
 def mackey_glass(stream: Stream, n: int, *, length: int = 5000, ahead: int = 15,
-                 tau: int = 17, substeps: int = 10, washout: int = 100) -> Examples:
+                 tau: int = 17, substeps: int = 10, washout: int = 100) -> Drawn:
     """A chaotic series, to be predicted.
 
     Each one starts from a constant past between 1.1 and 1.3, and is solved by
@@ -155,4 +155,4 @@ def mackey_glass(stream: Stream, n: int, *, length: int = 5000, ahead: int = 15,
     total = washout + length + ahead
     path = mackey_glass_path(past, total * substeps, 1 / substeps)
     x = (path[substeps - 1::substeps] - 1)[washout:].T.astype(np.float32)[..., None]
-    return Examples(x[:, :length], x[:, ahead:], np.ones((n, length), bool))
+    return Drawn(x[:, :length], x[:, ahead:], np.ones((n, length), bool))

@@ -254,6 +254,7 @@ def test_only_public_definitions_are_targets():
     source = ("%matplotlib inline\nA = 1\nB, (D, _E) = 2, (3, 4)\ndef f(): pass\n"
               "class C: pass\ndef _g(): pass")
     assert notebooks.defined_names(source) == ["A", "B", "D", "f", "C"]
+    assert notebooks.defined_names("T: dict[str, int] = {}\n_u: int = 1") == ["T"]
 
 
 def test_a_section_of_several_lines_is_indented_as_a_whole():

@@ -39,8 +39,9 @@ def defined_names(source):
     for node in ast.parse(MODULE_MAGIC.sub("", source)).body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             names.append(node.name)
-        elif isinstance(node, ast.Assign):
-            names += [n.id for target in node.targets for n in ast.walk(target)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names += [n.id for target in targets for n in ast.walk(target)
                       if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
     return [name for name in names if not name.startswith("_")]
 
