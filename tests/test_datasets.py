@@ -5,12 +5,12 @@ import http.server
 import pickle
 import subprocess
 import sys
-import threading
 import time
 import zipfile
 
 import numpy as np
 import pytest
+from local_server import serving
 import sklearn.datasets
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -52,15 +52,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def server(monkeypatch):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as s:
-        s.asked, s.closing, s.daemon_threads = [], threading.Event(), True
-        s.url = f"http://127.0.0.1:{s.server_port}/"
-        thread = threading.Thread(target=s.serve_forever, daemon=True)
-        thread.start()
+    with serving(Handler) as s:
         yield s
-        s.closing.set()
-        s.shutdown()
-        thread.join()
 
 
 def child(urls, directory):

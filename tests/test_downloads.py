@@ -8,6 +8,7 @@ import threading
 import time
 
 import pytest
+from local_server import serving
 
 from annotated_ssm import datasets
 
@@ -59,15 +60,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def server(monkeypatch):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as s:
-        s.asked, s.sent, s.closing, s.daemon_threads = [], 0, threading.Event(), True
-        s.url = f"http://127.0.0.1:{s.server_port}/"
-        thread = threading.Thread(target=s.serve_forever, daemon=True)
-        thread.start()
+    with serving(Handler) as s:
         yield s
-        s.closing.set()
-        s.shutdown()
-        thread.join()
 
 
 def fetch(server, directory, *kinds):
