@@ -494,6 +494,33 @@ def test_delayed_sounds_have_noise_of_the_strength_that_is_asked_for():
     assert strength.max() < 0.2 * 1.2
 
 
+@pytest.mark.parametrize("masked", [False, True])
+def test_paced_sounds_are_the_sound_at_other_times(masked):
+    """Against numpy's interpolation; u(k) = k tells where each sample is from."""
+    L, lengths = 300, np.array([300, 200, 1, 0] * 10)
+    real = np.arange(L) < lengths[:, None]
+    u = np.stack([np.tile(np.arange(1.0, L + 1), (40, 1)),
+                  np.random.default_rng(0).normal(size=(40, L))], -1)
+    y = np.zeros(40, np.int32)
+    new = augmentation.paced(tasks.Split(u, y, real if masked else None), 3, 5)
+    speeds = []
+    for k in range(40):
+        n, at = lengths[k] if masked else L, new.u[k, :, 0] - 1
+        sound = at >= 0
+        assert not new.u[k, ~sound].any()
+        if n > 1:
+            speeds.append(at[1])
+            np.testing.assert_allclose(at[sound], at[1] * np.arange(sum(sound)),
+                                       atol=1e-9)
+            assert at[1] * (sum(sound) - 1) <= n - 1
+            assert sum(sound) == L or at[1] * sum(sound) > n - 1 - 1e-9
+        np.testing.assert_allclose(new.u[k, sound, 1], np.interp(
+            at[sound], np.arange(L), u[k, :, 1]), atol=1e-9)
+        assert not masked or (new.mask[k] == sound).all()
+    assert (new.mask is not None) == masked
+    assert np.exp(-0.15) <= min(speeds) < 0.95 and 1.05 < max(speeds) <= np.exp(0.15)
+
+
 def test_checkpoints_hold_the_model_that_is_reported(tmp_path):
     trial = experiments.train("digits", 0, TINY, progress=False)
     checkpoints.save(tmp_path / "a.npz", trial.result.model)

@@ -95,8 +95,8 @@ REPORTS = {
     "jax-ml/jax#16902": f"{HERE}::test_names_of_jax_are_public_and_present",
     "Naruki-Ichihara/feax#3": f"{HERE}::test_names_of_jax_are_public_and_present",
     "waymo-research/waymax#77": f"{HERE}::test_names_of_jax_are_public_and_present",
-    "google/flax#2822": f"{HERE}::test_no_frozen_dictionaries",
-    "google/flax#2872": f"{HERE}::test_no_frozen_dictionaries",
+    "google/flax#2822": f"{HERE}::test_mappings_of_flax_are_plain",
+    "google/flax#2872": f"{HERE}::test_mappings_of_flax_are_plain",
     "google/flax#2861": f"{HERE}::test_the_colab_cell_notices_another_jax",
     "google/flax#2950": f"{HERE}::test_the_colab_cell_notices_another_jax",
     "lanl/scico#394": f"{HERE}::test_the_colab_cell_notices_another_jax",
@@ -481,8 +481,8 @@ def test_names_of_jax_are_public_and_present(path):
 
 
 @each_source
-def test_no_frozen_dictionaries(path):
-    """google/flax#2822, #2872: `.unfreeze()` ended with Flax 0.7."""
+def test_mappings_of_flax_are_plain(path):
+    """google/flax#2822, #2872: the frozen mappings ended with Flax 0.7."""
     text = ("\n".join(s for s, _ in cells(path, "code")) if path.suffix == ".ipynb"
             else path.read_text(encoding="utf-8"))
     words = ("Frozen" "Dict", ".un" "freeze(", "frozen" "_dict")
