@@ -125,8 +125,8 @@ def augmentation(name: str, task: Task
     Raises:
         ValueError: another name, or the task has none of its own.
     """
-    made = {"none": None, "shift": shifted, "task": task.augment,
-            "sound": lambda *these: delayed(paced(*these), *these[1:])}
+    sound = lambda *these: delayed(paced(*these), *these[1:])
+    made = {"none": None, "shift": shifted, "sound": sound, "task": task.augment}
     need(name in made, f"augment is {name!r}: one of "
          f"{', '.join(map(repr, made))} is needed")
     need(name != "task" or task.augment is not None,
