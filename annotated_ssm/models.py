@@ -7,6 +7,8 @@ __all__ = ['GLU_VARIANTS', 'NORMS', 'POOLS', 'check_choice', 'check_sizes', 'GLU
            'pool', 'SequenceReader', 'SequenceClassifier']
 
 # %% ../nbs/12_models.ipynb #6d808399
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -54,6 +56,10 @@ def check_sizes(**sizes):
             raise ValueError(f"{name} is {size!r}, a whole number ≥ 1 is needed")
 
 # %% ../nbs/12_models.ipynb #65ad0598
+# Its backward pass keeps the input and computes the rest again.
+_gelu = jax.checkpoint(jax.nn.gelu)
+
+
 class GLU(nnx.Module):
     """Mix the features of one time step, through a gate.
 
@@ -95,7 +101,7 @@ class GLU(nnx.Module):
         Returns:
             The same shape.
         """
-        z = self.dropout(jax.nn.gelu(y), deterministic=deterministic)
+        z = self.dropout(_gelu(y), deterministic=deterministic)
         if self.variant == "none":
             return z
         value = {"half": z, "half2": jnp.asarray(y)}.get(self.variant)
@@ -105,6 +111,14 @@ class GLU(nnx.Module):
         return self.dropout(value, deterministic=deterministic)
 
 # %% ../nbs/12_models.ipynb #45784341
+@partial(jax.checkpoint, static_argnums=0)
+def _normalized(graphdef, state, x, mask):
+    """What a norm gives, and its averages after it; `x` is all that the
+    backward pass keeps."""
+    norm = nnx.merge(graphdef, state)
+    return norm(x, mask=mask), nnx.state(norm, nnx.BatchStat)
+
+
 class SequenceNorm(nnx.Module):
     """Batch or layer normalization that leaves padding out, or none at all."""
 
@@ -143,23 +157,30 @@ class SequenceNorm(nnx.Module):
         Returns:
             The same shape.
         """
-        if self.kind != "batch":
-            return self.norm(x) if self.kind == "layer" else jnp.asarray(x)
+        if self.kind == "none":
+            return jnp.asarray(x)
+        if self.kind == "layer":
+            return self.norm(x) if x.ndim < 3 else self._normalize(x)
         if running is None:
             running = self.norm.use_running_average
         if running or x.size == 0:   # without samples there is no statistic
             return self.norm(x, use_running_average=True)
         if mask is None:
-            return self.norm(x)
+            return self._normalize(x)
         # Where all samples are masked the averages stay what they were, and
         # any finite statistic will do.
         some = jnp.any(mask)
         mask = jnp.where(some, jnp.asarray(mask), True)[..., None]
         averages = self.norm.mean, self.norm.var
         before = [average[...] for average in averages]
-        y = self.norm(x, mask=mask)
+        y = self._normalize(x, mask)
         for average, old in zip(averages, before):
             average[...] = jnp.where(some, average[...], old)
+        return y
+
+    def _normalize(self, x, mask=None):
+        y, averages = _normalized(*nnx.split(self.norm), jnp.asarray(x), mask)
+        nnx.update(self.norm, averages)
         return y
 
 # %% ../nbs/12_models.ipynb #49ad2b2a

@@ -303,3 +303,34 @@ def test_parameters_in_half_precision():
     y = nnx.merge(graph, half)(u)
     # bfloat16 keeps 8 bits of every parameter
     assert float(jnp.abs(y - model(u)).max()) < 0.05
+
+
+@pytest.mark.parametrize("kind", ["layer", "batch"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_norm_keeps_its_input_and_nothing_else_of_its_size(kind, masked):
+    """What was kept before filled a third of a training step's memory."""
+    norm = SequenceNorm(5, kind, rngs=nnx.Rngs(0))
+    x = jax.random.normal(jax.random.key(0), (3, 40, 5))
+    mask = np.arange(40) < np.array([[40], [7], [1]]) if masked else None
+    ours, plain = (jax.vjp(f, x) for f in (
+        lambda x: nnx.clone(norm)(x, mask),
+        lambda x: nnx.clone(norm.norm)(x, mask=None if mask is None or
+                                       kind == "layer" else mask[..., None])))
+    big = {id(a) for a in jax.tree.leaves(ours[1]) if np.size(a) > 5 * 3 * 40 // 2}
+    assert len(big) == 1
+    g = jax.random.normal(jax.random.key(1), x.shape)
+    for a, b in zip((ours[0], *ours[1](g)), (plain[0], *plain[1](g))):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("variant", GLU_VARIANTS)
+def test_gelu_keeps_its_input_and_nothing_else(variant):
+    """Besides it: z for the linear maps, their outputs, a product."""
+    glu = GLU(5, variant, 0.0, rngs=nnx.Rngs(0))
+    y = jax.random.normal(jax.random.key(0), (3, 40, 5))
+    kept = {id(a) for a in jax.tree.leaves(jax.vjp(glu, y)[1])
+            if np.size(a) == y.size}
+    assert len(kept) <= {"none": 1, "linear": 2, "half": 5, "half2": 5, "full": 6}[variant]
+    plain = jax.vjp(jax.nn.gelu, y)[1](jnp.ones_like(y))[0]
+    ours = jax.vjp(GLU(5, "none", 0.0, rngs=nnx.Rngs(0)), y)[1](jnp.ones_like(y))[0]
+    np.testing.assert_allclose(ours, plain, rtol=1e-6, atol=1e-6)
