@@ -18,7 +18,7 @@ from .s4d import (_arguments, _input_gain, _rows_and_columns,
                                mode_powers, sum_of_modes)
 from .sequences import (check_rate, check_steps, need,
                                      reverse_prefix, run_directions)
-from .state_space import as_arrays, causal_convolution
+from .state_space import as_arrays, causal_convolution, vary_together
 
 ArrayLike = jax.Array | np.ndarray
 
@@ -139,6 +139,7 @@ def _recurrence(Λ, B, C, dt, u, steps, x0, method, conj_sym, reverse):
     *batch, _, H = u.shape
     x = jnp.zeros((*batch, H, Λ.shape[-1]), Λ.dtype) if x0 is None else x0
     Λ, B, C, x = _features_last(H, Λ, B, C, x)
+    Λ, B, C, dt, u, steps, x = vary_together(Λ, B, C, dt, u, steps, x)
 
     def body(x, sample):
         u_k, s = sample

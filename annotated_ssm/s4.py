@@ -24,7 +24,7 @@ from .sequences import (check_dt_range, check_rate,
                                      check_steps, need, run_directions)
 from .state_space import (as_arrays, causal_convolution,
                                        check_count, discretize, is_concrete,
-                                       is_positive)
+                                       is_positive, vary_together)
 
 ArrayLike = jax.Array | np.ndarray
 
@@ -172,6 +172,7 @@ def _last_state(system, u, conj_sym):
     else:
         columns, big = krylov_parts(system, m, conj_sym)
     blocks = jnp.pad(u, (-L % m, 0)).reshape(-1, m) @ columns[::-1]
+    blocks, big = vary_together(blocks, big)
     start = jnp.zeros_like(blocks[0])
     return lax.scan(lambda x, b: (x + big @ x + b, None), start, blocks)[0]
 
@@ -351,7 +352,7 @@ def apply_ssm(
 
         def body(x, sample):
             u_k, s, is_valid = sample
-            now = always if s is None else _per_sample(one, (Λ, P, B), dt, Q, s)
+            now = always if s is None else _per_sample(one, *continuous, s)
             new = _advance(now, x, u_k, conj_sym)
             if is_valid is not None:                        # hold the state
                 new = jnp.where(is_valid[..., None, None], new, x)
@@ -359,6 +360,8 @@ def apply_ssm(
 
         first = lambda z, axis: None if z is None else jnp.moveaxis(z, axis, 0)
         samples = first(u, -2), first(steps, -1), first(valid, -1)
+        x, C_i, always, samples, continuous = vary_together(
+            x, C_i, always, samples, ((Λ, P, B), dt, Q))
         x, y = lax.scan(body, x, samples, reverse=bool(i))
         x = jnp.swapaxes(x, -1, -2)
         return jnp.moveaxis(y, 0, -2), unpack(x, conj_sym) if dense else x

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.sharding import Mesh
 
-from annotated_ssm.scan import (METHODS, linear_scan, linear_scan_naive,
+from annotated_ssm.scan import (METHODS, a_priori, linear_scan, linear_scan_naive,
                                 scan_sequential, tally)
 from annotated_ssm.sequence_parallel import (collectives, scan_stretches,
                                              sequence_parallel_scan, summarize)
@@ -95,9 +95,8 @@ def test_a_stretch_is_one_step(n, method, reverse):
         product = a.astype(complex) ** n if len(shape) == 1 else a.prod(0, dtype=complex)
         assert np.abs(A - product).max() <= 4 * n * U
         last = linear_scan_naive(a, b, x0, reverse)[0 if reverse else -1]
-        # |a| = 1: the a priori bound of test_scan.py is a sum of (n + 2)|b_j|.
-        bound = 4 * U * (n + 2) * (np.abs(b).sum(0) + np.abs(x0)).max()
-        assert np.abs(A * x0 + B - last).max() <= bound
+        assert np.abs(A * x0 + B - last).max() <= a_priori(
+            a, b, x0, reverse) + 4 * U * np.abs(x0).max()   # and of A's rounding
 
 
 def test_the_summary_promotes_and_takes_lists():
