@@ -140,7 +140,8 @@ def _features_last(H, *arrays):
 def _recurrence(Λ, B, C, dt, u, steps, x0, method, conj_sym, reverse):
     """One direction, sample by sample; steps (..., L)."""
     *batch, _, H = u.shape
-    x = jnp.zeros((*batch, H, Λ.shape[-1]), Λ.dtype) if x0 is None else x0
+    rest = jnp.zeros_like(u[..., 0, :, None], Λ.dtype)    # split as u is
+    x = jnp.broadcast_to(rest, (*batch, H, Λ.shape[-1])) if x0 is None else x0
     Λ, B, C, x = _features_last(H, Λ, B, C, x)
     Λ, B, C, dt, u, steps, x = vary_together(Λ, B, C, dt, u, steps, x)
 

@@ -336,7 +336,8 @@ def apply_ssm(
             free = jax.vmap(lambda s, C, x: _free(s, C, x, L, conj_sym))
             free = over_batch(partial(free, discrete, C_i))(x0)
             y = y + jnp.swapaxes(free, -1, -2)
-            k = jnp.broadcast_to(L if length is None else length, u.shape[:-2])
+            k = jnp.zeros_like(u[..., 0, :0].sum(-1), int)    # split as u is
+            k = k + (L if length is None else length)
             hold = jax.vmap(lambda s, x, k: _hold(s, x, k, L, conj_sym),
                             (0, 0, None))
             last = last + over_batch(partial(hold, discrete))(
@@ -345,7 +346,8 @@ def apply_ssm(
 
     def recur(i, u, steps, valid, x0):
         C_i = C[:, i*M:(i+1)*M]
-        x = jnp.zeros((*u.shape[:-2], H, M), C.dtype) if x0 is None else x0
+        rest = jnp.zeros_like(u[..., 0, :, None], C.dtype)    # split as u is
+        x = jnp.broadcast_to(rest, (*u.shape[:-2], H, M)) if x0 is None else x0
         x, C_i = (pack(x, conj_sym), pack_row(C_i, conj_sym)) if dense else (x, C_i)
         x, C_i = jnp.swapaxes(x, -1, -2), C_i.T             # features last
         always = jax.tree.map(lambda a: jnp.moveaxis(a, 0, -1), discrete)

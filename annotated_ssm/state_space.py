@@ -477,7 +477,7 @@ def causal_convolution(
     if L < 1 or K.shape[0] < 1:
         raise ValueError(
             f"u has {L} samples and K {K.shape[0]}; need at least 1")
-    u, K = _inexact(u, K)
+    u, K = vary_together(*_inexact(u, K))
     # A power of two ≥ L + taps − 1, so that nothing wraps around.
     size = 1 << (L + K.shape[0] - 2).bit_length()
     dtype = u.dtype

@@ -52,6 +52,12 @@ def test_value_and_gradient_in_double_precision(mesh):
     assert run("eight_devices.py", mesh, JAX_ENABLE_X64="1") == ["ok"]
 
 
+@pytest.mark.parametrize("kind", ["manual", "explicit"])
+def test_a_batch_over_devices_gives_what_one_device_gives(kind):
+    """Every loop of the theory inside of `shard_map`, and on an explicit mesh."""
+    assert run("typed_devices.py", kind) == ["ok"]
+
+
 def test_what_is_sent_does_not_grow_with_the_sequence():
     assert run("what_is_sent.py") == ["ok"]
 
