@@ -24,7 +24,7 @@ from .sequences import (check_dt_range, check_rate,
                                      check_steps, need, run_directions)
 from .state_space import (as_arrays, causal_convolution,
                                        check_count, discretize, is_concrete,
-                                       is_positive)
+                                       is_positive, vary_together)
 
 ArrayLike = jax.Array | np.ndarray
 
@@ -172,6 +172,7 @@ def _last_state(system, u, conj_sym):
     else:
         columns, big = krylov_parts(system, m, conj_sym)
     blocks = jnp.pad(u, (-L % m, 0)).reshape(-1, m) @ columns[::-1]
+    blocks, big = vary_together(blocks, big)
     start = jnp.zeros_like(blocks[0])
     return lax.scan(lambda x, b: (x + big @ x + b, None), start, blocks)[0]
 
@@ -335,7 +336,8 @@ def apply_ssm(
             free = jax.vmap(lambda s, C, x: _free(s, C, x, L, conj_sym))
             free = over_batch(partial(free, discrete, C_i))(x0)
             y = y + jnp.swapaxes(free, -1, -2)
-            k = jnp.broadcast_to(L if length is None else length, u.shape[:-2])
+            k = jnp.zeros_like(u[..., 0, :0].sum(-1), int)    # split as u is
+            k = k + (L if length is None else length)
             hold = jax.vmap(lambda s, x, k: _hold(s, x, k, L, conj_sym),
                             (0, 0, None))
             last = last + over_batch(partial(hold, discrete))(
@@ -344,14 +346,15 @@ def apply_ssm(
 
     def recur(i, u, steps, valid, x0):
         C_i = C[:, i*M:(i+1)*M]
-        x = jnp.zeros((*u.shape[:-2], H, M), C.dtype) if x0 is None else x0
+        rest = jnp.zeros_like(u[..., 0, :, None], C.dtype)    # split as u is
+        x = jnp.broadcast_to(rest, (*u.shape[:-2], H, M)) if x0 is None else x0
         x, C_i = (pack(x, conj_sym), pack_row(C_i, conj_sym)) if dense else (x, C_i)
         x, C_i = jnp.swapaxes(x, -1, -2), C_i.T             # features last
         always = jax.tree.map(lambda a: jnp.moveaxis(a, 0, -1), discrete)
 
         def body(x, sample):
             u_k, s, is_valid = sample
-            now = always if s is None else _per_sample(one, (Λ, P, B), dt, Q, s)
+            now = always if s is None else _per_sample(one, *continuous, s)
             new = _advance(now, x, u_k, conj_sym)
             if is_valid is not None:                        # hold the state
                 new = jnp.where(is_valid[..., None, None], new, x)
@@ -359,6 +362,8 @@ def apply_ssm(
 
         first = lambda z, axis: None if z is None else jnp.moveaxis(z, axis, 0)
         samples = first(u, -2), first(steps, -1), first(valid, -1)
+        x, C_i, always, samples, continuous = vary_together(
+            x, C_i, always, samples, ((Λ, P, B), dt, Q))
         x, y = lax.scan(body, x, samples, reverse=bool(i))
         x = jnp.swapaxes(x, -1, -2)
         return jnp.moveaxis(y, 0, -2), unpack(x, conj_sym) if dense else x

@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Inexact
 
 from .nplr import dplr
 from . import scan
-from .scan import linear_scan, scan_in_chunks
+from .scan import choose_method, linear_scan, scan_in_chunks
 from annotated_ssm.sequences import (
     backward_steps, check_dt_range, check_mask, check_rate, check_steps,
     need)
@@ -99,10 +99,10 @@ def _time_first(z):
 
 def _gains(Λ, Δ, method):
     """Ā and the factor that turns Bu into B̄u, for each row of Δ (..., P)."""
-    ones = jnp.ones_like(Λ)
-    rows = jax.vmap(lambda Δ: discretize_diagonal(Λ, ones, Δ, method))
-    a, gain = rows(Δ.reshape(-1, Δ.shape[-1]))
-    return a.reshape(Δ.shape), gain.reshape(Δ.shape)
+    rows = lambda Δ: discretize_diagonal(Λ, jnp.ones_like(Λ), Δ, method)
+    for _ in Δ.shape[:-1]:
+        rows = jax.vmap(rows)
+    return rows(Δ)
 
 # %% ../nbs/09_s5.ipynb #dir-code
 @dataclass(frozen=True)
@@ -146,8 +146,8 @@ class _Direction:
 
     def run(self, system, x0, part, chunk):
         """The whole sequence, in chunks where that is the better way."""
-        on_cpu = self.scan_method == "auto" and jax.default_backend() == "cpu"
-        if on_cpu or self.scan_method == "chunked":
+        method = choose_method(self.scan_method, part[1] is None, loop="chunked")
+        if method == "chunked":
             return scan_in_chunks(self, system, x0, part, chunk[0], self.reverse,
                                   axis=-2, forward_chunk=chunk[1])
         return self(system, x0, part)
@@ -310,7 +310,11 @@ def apply_ssm(
         return jnp.zeros(u.shape, real), start
 
     dt = jnp.broadcast_to(rate * dt, (P,)).astype(real)
-    ends = jnp.zeros(x0_shape, complex_) if x0 is None else x0
+    if x0 is None:   # at rest: made of u, so that it is split over devices as u
+        rest = jnp.broadcast_to(u[..., 0, :0].sum(-1, keepdims=True), (*batch, P))
+        ends = (rest.astype(complex_),) * 2
+    else:
+        ends = x0 if bidirectional else (x0,)
     length = None if mask is None else mask.sum(-1)
     rows = math.prod(batch)
     chunk = (_chunk_size(L, rows, 256), _chunk_size(L, rows, 1024)
@@ -326,8 +330,7 @@ def apply_ssm(
             s = backward_steps(steps, length) if i else steps
             s = s[..., None]
         part = u, s, None if mask is None else mask[..., None].astype(real)
-        x, y_i = direction.run(system, ends[i] if bidirectional else ends, part,
-                               chunk)
+        x, y_i = direction.run(system, ends[i], part, chunk)
         y, last = y + y_i, [*last, x]
     if mask is not None:
         y = jnp.where(mask[..., None], y, 0)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['METHODS', 'scan_sequential', 'scan_hillis_steele', 'scan_blelloch', 'Span', 'Tally', 'tally', 'combine',
-           'linear_scan_naive', 'linear_scan_adjoint', 'scan_in_chunks', 'linear_scan']
+           'linear_scan_naive', 'a_priori', 'linear_scan_adjoint', 'scan_in_chunks', 'choose_method', 'linear_scan']
 
 # %% ../nbs/08_scan.ipynb #47438344
 from functools import partial
@@ -15,6 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jaxtyping import Array, Inexact
+
+from .state_space import as_arrays, check_count, vary_together
 
 # %% ../nbs/08_scan.ipynb #ae3c3758
 ArrayLike = jax.Array | np.ndarray
@@ -181,7 +183,35 @@ def linear_scan_naive(a, b, x0=None, reverse=False):
         x = xs[k] = a_k * x + b[k]
     return xs
 
+# %% ../nbs/08_scan.ipynb #896fccdf
+def a_priori(a, b, x0=0.0, reverse=False, dtype=np.float32):
+    """How far the states of a linear scan may be from the exact ones.
+
+    The largest of $4u\\sum_j (k - j + 4)\\,|a|^{k-j}\\,|b_j|$ over all k, which
+    bounds the loop and any tree of up to $2^{15}$ steps.
+
+    Args:
+        a, b, x0, reverse: as in `linear_scan`.
+        dtype: what the scan computes in; u is half of its eps.
+
+    Returns:
+        One number, an absolute error.
+    """
+    u = float(jnp.finfo(dtype).eps) / 2
+    a, b, x0 = (np.abs(z) for z in (a, b, x0))
+    once = linear_scan_naive(a, b, x0, reverse)
+    twice = linear_scan_naive(a, once, None, reverse)
+    return 4 * u * (twice + 3 * once).max(initial=0.0)
+
 # %% ../nbs/08_scan.ipynb #4b87c5a9
+def _times(a, x):
+    # A shared coefficient may have more digits than x: then broadcast, then
+    # round, so that on the way back JAX adds up before it rounds.
+    if a.dtype != x.dtype:
+        a = jnp.broadcast_to(a, x.shape).astype(x.dtype)
+    return a * x
+
+
 def _sequential(a, b, x0, reverse=False):
     # a is (1, ..., P) or (L, ..., P): a constant `a` stays out of the loop's
     # inputs, so that nothing of length L is stored for it.
@@ -189,7 +219,7 @@ def _sequential(a, b, x0, reverse=False):
 
     def step(x, elements):
         a_k, b_k = elements if varies else (a[0], elements)
-        x = a_k * x + b_k
+        x = _times(a_k, x) + b_k
         return x, x
 
     return lax.scan(step, x0, (a, b) if varies else b, reverse=reverse)[1]
@@ -197,12 +227,17 @@ def _sequential(a, b, x0, reverse=False):
 # %% ../nbs/08_scan.ipynb #78be0885
 def _absorb(a, b, x0):
     # x0 enters as a part of the first input: b_0 + a_0 x0.
-    return b.at[0].add(a[0] * x0)
+    return b.at[0].add(_times(a[0], x0))
+
+
+def _combine(earlier, later):
+    (a_i, b_i), (a_j, b_j) = earlier, later
+    return a_j * a_i, _times(a_j, b_i) + b_j
 
 
 def _associative(a, b, x0):
     a = jnp.broadcast_to(a, b.shape[:1] + a.shape[1:])
-    return lax.associative_scan(combine, (a, _absorb(a, b, x0)))[1]
+    return lax.associative_scan(_combine, (a, _absorb(a, b, x0)))[1]
 
 # %% ../nbs/08_scan.ipynb #d4d29f2c
 def _time_invariant(a, b, x0):
@@ -214,8 +249,8 @@ def _prefixes(a, b):
     L = b.shape[0]
     if L == 1:
         return b
-    odd = _prefixes(a * a, a * b[0 : L - 1 : 2] + b[1::2])
-    even = a * odd[: (L - 1) // 2] + b[2::2]
+    odd = _prefixes(a * a, _times(a, b[0 : L - 1 : 2]) + b[1::2])
+    even = _times(a, odd[: (L - 1) // 2]) + b[2::2]
     even = jnp.concatenate([b[:1], even])
     if L % 2:  # a place holder, so that both halves interleave; cut again
         odd = jnp.concatenate([odd, odd[:1]])
@@ -241,7 +276,7 @@ def linear_scan_adjoint(a, xs, x0, xs_bar):
     """
     # The coefficient that leads out of step k is a_{k+1}; the last is unused.
     a_next = a if a.shape[0] == 1 else jnp.roll(a, -1, axis=0)
-    λ = _sequential(a_next, xs_bar, jnp.zeros_like(x0), reverse=True)
+    λ = _sequential(*vary_together(a_next, xs_bar, jnp.zeros_like(x0)), reverse=True)
     previous = jnp.concatenate([x0[None], xs[:-1]])
     shared = [i for i in range(xs.ndim) if a.shape[i] != xs.shape[i]]
     return jnp.sum(λ * previous, axis=shared, keepdims=True), λ, a[0] * λ[0]
@@ -279,38 +314,35 @@ def scan_in_chunks(function, parameters, x0, inputs, chunk: int,
             to scan, or inputs and outputs are not of one length; an array that
             can't be differentiated by.
     """
-    forward_chunk = chunk if forward_chunk is None else forward_chunk
-    _check_chunk("chunk", chunk)
-    _check_chunk("forward_chunk", forward_chunk)
-    L = _length(function, parameters, x0, inputs, axis)
-    sizes = min(int(chunk), L), min(int(forward_chunk), L)
+    chunk = check_count("chunk", chunk)
+    ahead = chunk if forward_chunk is None else check_count(
+        "forward_chunk", forward_chunk)
+    L = _length(parameters, inputs, axis)
+    sizes = min(chunk, L), min(ahead, L)
+    parameters, x0, inputs = vary_together(parameters, x0, inputs)
+    _room(function, sizes[1], axis, parameters, x0, inputs)      # or says why not
     return _compiled(function, sizes, reverse, axis, parameters, x0, inputs)
 
 
-def _check_chunk(name, size):
-    if isinstance(size, bool) or not hasattr(size, "__index__") or size < 1:
-        raise ValueError(f"{name} is {size!r}: need an integer of at least 1")
-
-
-def _length(function, parameters, x0, inputs, axis):
-    # L, after a look at what goes in and comes out.
+def _length(parameters, inputs, axis):
+    # L, after a look at what goes in.
     for name, tree in ("parameters", parameters), ("inputs", inputs):
         for z in jax.tree.leaves(tree):
             if not jnp.issubdtype(jnp.result_type(z), jnp.inexact):
                 raise ValueError(f"{name} has an array of {jnp.result_type(z)}: need "
                                  "real or complex floats")
-    out = jax.eval_shape(function, parameters, x0, inputs)
-    if not (isinstance(out, tuple) and len(out) == 2):
-        raise ValueError("function returns no pair: need the state and the outputs")
-    shapes = [jnp.shape(z) for z in jax.tree.leaves((inputs, out[1]))]
-    fits = [-len(s) <= axis < len(s) for s in shapes]
-    lengths = {s[axis] for s, fit in zip(shapes, fits) if fit}
-    if not jax.tree.leaves(inputs) or not all(fits) or len(lengths) > 1:
-        raise ValueError(f"inputs and outputs have shapes {shapes}: need at least "
-                         f"one input, and all as long along axis {axis}")
+    shapes = [jnp.shape(z) for z in jax.tree.leaves(inputs)]
+    lengths = _along(shapes, axis)
+    if len(lengths) != 1 or None in lengths:
+        raise ValueError(f"inputs have shapes {shapes}: need at least one, and all "
+                         f"as long along axis {axis}")
     if lengths == {0}:
         raise ValueError(f"inputs have shapes {shapes}: need at least one step")
     return lengths.pop()
+
+
+def _along(shapes, axis):
+    return {s[axis] if -len(s) <= axis < len(s) else None for s in shapes}
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2, 3))
@@ -339,14 +371,39 @@ def _paste(tree, part, start, axis):
         z, p, start, axis % z.ndim), tree, part)
 
 
+@partial(jax.jit, static_argnums=0)
+def _call(function, *arguments):
+    # What comes out varies over devices as what goes in: loops insist on it.
+    return vary_together(function(*arguments), arguments)[0]
+
+
+def _room(function, size, axis, parameters, x0, inputs):
+    """Zeros where the outputs of the whole sequence will be written."""
+    out = jax.eval_shape(lambda *given: _call(
+        function, *given[:2], _cut(given[2], 0, size, axis)), parameters, x0, inputs)
+    if not (isinstance(out, tuple) and len(out) == 2):
+        raise ValueError("function returns no pair: need the state and the outputs")
+    shapes = [z.shape for z in jax.tree.leaves(out[1])]
+    if not _along(shapes, axis) <= {size}:
+        raise ValueError(f"outputs have shapes {shapes} for {size} steps: need all as "
+                         f"long along axis {axis}")
+    L = jax.tree.leaves(inputs)[0].shape[axis]
+
+    def zeros(z):
+        before, after = z.shape[: axis % z.ndim], z.shape[axis % z.ndim + 1 :]
+        return jnp.zeros((*before, L, *after), z.dtype, device=z.sharding)
+
+    return jax.tree.map(zeros, out[1])
+
+
 def _forward(function, chunk, reverse, axis, parameters, x0, inputs):
     whole, rest, first, last = _stretches(inputs, chunk, reverse, axis)
-    outputs = jax.tree.map(lambda z: jnp.zeros(z.shape, z.dtype), jax.eval_shape(
-        function, parameters, x0, inputs)[1])
+    given = parameters, x0, inputs
+    outputs, _ = vary_together(_room(function, chunk, axis, *given), given)
 
     def run(carry, start, size):
         x, outputs = carry
-        x_new, part = function(parameters, x, _cut(inputs, start, size, axis))
+        x_new, part = _call(function, parameters, x, _cut(inputs, start, size, axis))
         return (x_new, _paste(outputs, part, start, axis)), x
 
     carry, starts = lax.scan(
@@ -368,14 +425,15 @@ def _backward(function, sizes, reverse, axis, residuals, bars):
     def run(carry, x, start, size):
         x_bar, parameters_bar, inputs_bar = carry
         part = _cut(inputs, start, size, axis)
-        pull_back = jax.vjp(function, parameters, x, part)[1]  # runs it again
+        pull_back = jax.vjp(  # runs it again
+            partial(_call, function), parameters, x, part)[1]
         p_bar, x_bar, part_bar = pull_back(
             (x_bar, _cut(outputs_bar, start, size, axis)))
         return (x_bar, jax.tree.map(jnp.add, parameters_bar, p_bar),
                 _paste(inputs_bar, part_bar, start, axis)), None
 
     # Many chunks add up: half precision is too coarse for that.
-    wide = lambda z: jnp.zeros(jnp.shape(z), jnp.promote_types(
+    wide = lambda z: jnp.zeros_like(z, jnp.promote_types(
         jnp.result_type(z), jnp.float32))
     bars = (x_bar, jax.tree.map(wide, parameters),
             jax.tree.map(jnp.zeros_like, inputs))
@@ -392,6 +450,25 @@ def _backward(function, sizes, reverse, axis, residuals, bars):
 
 _in_chunks.defvjp(_forward_kept, _backward)
 _compiled = jax.jit(_in_chunks, static_argnums=(0, 1, 2, 3))
+
+# %% ../nbs/08_scan.ipynb #choose02
+def choose_method(method, constant, loop="sequential", platform=None):
+    """What method "auto" stands for; any other is returned as it is.
+
+    Args:
+        method: "auto", or a choice already made.
+        constant: whether the coefficient is the same at all steps.
+        loop: the method for a CPU.
+        platform: what computes, such as "cpu" or "gpu"; JAX's default if None.
+
+    Returns:
+        `loop`, "time_invariant" or "associative"; or `method`.
+    """
+    if method != "auto":
+        return method
+    if (platform or jax.default_backend()) == "cpu":
+        return loop
+    return "time_invariant" if constant else "associative"
 
 # %% ../nbs/08_scan.ipynb #f8ca77b0
 METHODS = "sequential", "associative", "time_invariant", "chunked"
@@ -442,21 +519,22 @@ def linear_scan(
 
     Source: Smith et al. (2023), Section 2.2 and Appendix H.
     """
-    a, b = (z if hasattr(z, "shape") else jnp.asarray(z) for z in (a, b))
+    a, b = as_arrays(a, b)
     x0 = jnp.asarray(x0) if isinstance(x0, (list, tuple)) else x0
     _validate(a, b, x0, method, chunk)
     dtype = jnp.result_type(*(z for z in (a, b, x0) if z is not None))
-    if method == "auto":
-        tree = "time_invariant" if a.ndim == 1 else "associative"
-        method = "sequential" if jax.default_backend() == "cpu" else tree
+    method = choose_method(method, constant=a.ndim == 1)
     b = jnp.asarray(b, dtype)
     if b.shape[0] == 0:
         return b
-    x0 = jnp.asarray(0 if x0 is None else x0, dtype)
+    x0 = jnp.zeros_like(b[0]) if x0 is None else jnp.asarray(x0, dtype)
     x0 = jnp.broadcast_to(x0, b.shape[1:])
     # One shape for all: as many axes as b, 1 wherever a is constant.
     shape = (*a.shape[:-1], *(1,) * (b.ndim - a.ndim), a.shape[-1])
     a = jnp.asarray(a, dtype).reshape(shape)
+    if a.shape != b.shape:  # shared: its derivative is a sum
+        a = a.astype(jnp.promote_types(dtype, jnp.float32))
+    a, b, x0 = vary_together(a, b, x0)
     if method == "sequential":
         return _sequential(a, b, x0, reverse)
     if method == "chunked":
@@ -505,4 +583,4 @@ def _validate(a, b, x0, method, chunk):
                 f"x0 has shape {np.shape(x0)}: need one that broadcasts to "
                 f"{b.shape[1:]}"
             )
-    _check_chunk("chunk", chunk)
+    check_count("chunk", chunk)

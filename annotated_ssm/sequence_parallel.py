@@ -18,7 +18,7 @@ from jax import lax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Inexact
 
-from .scan import combine, linear_scan, scan_sequential
+from .scan import choose_method, combine, linear_scan, scan_sequential
 from .sequences import need
 from .state_space import as_arrays
 
@@ -303,10 +303,8 @@ def sequence_parallel_scan(
         count = math.prod(mesh.shape[axis] for axis in rows)
         need(b.shape[1] % count == 0, f"b has shape {b.shape}; need a multiple of "
              f"{count} in axis 1, which batch={batch!r} splits")
-    if method == "auto":
-        tree = "time_invariant" if a.ndim == 1 else "associative"
-        on_cpu = mesh.devices.flat[0].platform == "cpu"
-        method = "sequential" if on_cpu else tree
+    method = choose_method(method, constant=a.ndim == 1,
+                           platform=mesh.devices.flat[0].platform)
     if b.size == 0:
         return jnp.asarray(b, dtype)
     return _run(a, b, x0, _Plan(mesh, time, rows, bool(reverse), method))

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['ArrayLike', 'Scalar', 'DISCRETIZATIONS', 'is_concrete', 'as_arrays', 'is_positive', 'check_count', 'discretize',
-           'recurrence', 'phi1', 'discretize_diagonal', 'kernel_naive', 'causal_convolution']
+           'vary_together', 'recurrence', 'phi1', 'discretize_diagonal', 'kernel_naive', 'causal_convolution']
 
 # %% ../nbs/01_state_space.ipynb #7104e78a
 import operator
@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.sharding import AxisType
 from jaxtyping import Array, Float, Inexact
 
 # %% ../nbs/01_state_space.ipynb #40a9dd87
@@ -197,6 +198,24 @@ def discretize(
         A_bar, B_bar = solved[:, :N], solved[:, N:]
     return A_bar.astype(dtype), B_bar.reshape(B.shape).astype(dtype)
 
+# %% ../nbs/01_state_space.ipynb #varyco01
+def vary_together(*trees):
+    """The same arrays, each typed as varying over the devices as any of them.
+
+    A loop inside of `jax.shard_map` needs it for what it carries and reads.
+    Elsewhere there is nothing to do.
+
+    Args:
+        trees: trees of arrays.
+
+    Returns:
+        As many trees.
+    """
+    if AxisType.Manual not in jax.sharding.get_abstract_mesh().axis_types:
+        return trees
+    zero = sum(lax.full_like(z, 0, np.float32, ()) for z in jax.tree.leaves(trees))
+    return jax.tree.map(lambda z: z + zero.astype(jnp.result_type(z)), trees)
+
 # %% ../nbs/01_state_space.ipynb #c604c831
 def _checked_system(A_bar, B_bar, C):
     """The three arrays in one dtype, after checks of their shapes."""
@@ -280,6 +299,7 @@ def recurrence(
         direct = _dot(D, u_k) if u_k.ndim and D.shape == full else D * u_k
         return x, _dot(C, x).real.astype(real) + direct
 
+    A_bar, B_bar, C, D, u, x = vary_together(A_bar, B_bar, C, D, u, x)
     x_last, y = lax.scan(step, x, u)
     return y, x_last
 
@@ -421,6 +441,7 @@ def kernel_naive(
     """
     A_bar, B_bar, C = _checked_system(A_bar, B_bar, C)
     L = check_count("L", L)
+    A_bar, B_bar, C = vary_together(A_bar, B_bar, C)
 
     def step(x, _):
         return _apply(A_bar, x), _dot(C, x).real
@@ -456,7 +477,7 @@ def causal_convolution(
     if L < 1 or K.shape[0] < 1:
         raise ValueError(
             f"u has {L} samples and K {K.shape[0]}; need at least 1")
-    u, K = _inexact(u, K)
+    u, K = vary_together(*_inexact(u, K))
     # A power of two ≥ L + taps − 1, so that nothing wraps around.
     size = 1 << (L + K.shape[0] - 2).bit_length()
     dtype = u.dtype

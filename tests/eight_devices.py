@@ -12,7 +12,7 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from annotated_ssm import s5
-from annotated_ssm.scan import linear_scan_naive
+from annotated_ssm.scan import a_priori, linear_scan_naive
 from annotated_ssm.sequence_parallel import sequence_parallel_scan
 
 P, BATCH = 3, 4
@@ -72,20 +72,18 @@ def exact(a, b, x0, reverse, w):
 def bounds(a, b, x0, reverse, w):
     """A priori errors of the states and the cotangents, by loops and short trees.
 
-    States and λ: 4u sum (k - j + 4) |a|^(k-j) |b_j|, as in test_scan.py. A
-    coefficient's cotangent is a sum of at most m = L BATCH products of the two,
-    each with an error |λ| e_x + |x| e_λ + 4u|λ||x|, and m - 1 more roundings.
+    States and λ: `a_priori`. A coefficient's cotangent is a sum of at most
+    m = L BATCH products of the two, each with an error
+    |λ| e_x + |x| e_λ + 4u|λ||x|, and m - 1 more roundings.
     """
     flip = slice(None, None, -1 if reverse else 1)
     size = np.abs(np.broadcast_to(a if a.ndim != 2 else a[:, None], b.shape))[flip]
     b, w, x0 = np.abs(b)[flip], np.abs(w)[flip], np.abs(x0)
 
-    def twice(a, b, x0=0.0):
-        once = linear_scan_naive(a, b, x0)
-        return once, 4 * U * (linear_scan_naive(a, once) + 3 * once).max()
-
-    xs, e_x = twice(size, b, x0)
-    λ, e_λ = twice(np.roll(size, -1, 0)[::-1], w[::-1])
+    following = np.roll(size, -1, 0)
+    xs, e_x = linear_scan_naive(size, b, x0), a_priori(size, b, x0, dtype=REAL)
+    λ = linear_scan_naive(following, w, reverse=True)
+    e_λ = a_priori(following, w, reverse=True, dtype=REAL)
     largest_x, largest_λ, m = max(xs.max(), x0.max()), λ.max(), xs[..., 0].size
     e_a = m * (largest_λ * e_x + largest_x * e_λ + (m + 4) * U * largest_λ * largest_x)
     return e_x, (e_a, e_λ, e_λ + 4 * U * largest_λ)

@@ -26,7 +26,7 @@ IMPORTS = {
     "s4": ("cauchy", "kernels_time", "fast_cauchy", "nplr", "sequences"),
     "s4d": ("nplr", "sequences", "state_space"),
     "bank": ("s4d", "sequences"),
-    "scan": (),
+    "scan": ("state_space",),
     "sequence_parallel": ("scan", "sequences"),
     "s5": ("scan", "nplr", "state_space", "sequences"),
     "equivalence": ("s4", "bank", "s5"),

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from annotated_ssm.scan import (
     METHODS,
+    a_priori,
+    choose_method,
     combine,
     linear_scan,
     linear_scan_adjoint,
@@ -23,19 +25,6 @@ from annotated_ssm.scan import (
 
 P = 3
 U = np.finfo(np.float32).eps / 2
-
-
-def bound(a, b, x0):
-    """A priori error of the loop, and of any tree up to 2^15 steps, in float32.
-
-    A term $a^{k-j} b_j$ goes through $k-j$ products, at most $k-j$ sums with
-    what comes later, and at most log2 L with what came before. A complex
-    product and a sum cost less than 4 units of roundoff, so the error of $x_k$
-    is at most $4u\\sum_j (k-j+4)|a|^{k-j}|b_j|$: two scans with $|a|$.
-    """
-    a, b = np.abs(a), np.abs(b)
-    once = linear_scan_naive(a, b, np.abs(x0))
-    return 4 * U * (linear_scan_naive(a, once) + 3 * once).max()
 
 
 def problem(L, dtype=np.complex64, seed=0, batch=(2,)):
@@ -60,8 +49,7 @@ def test_each_method_is_the_loop_within_rounding(method, dtype, reverse):
         xs = linear_scan(a, b, x0, reverse, method, chunk=4)
         assert xs.dtype == dtype
         error = np.abs(xs - linear_scan_naive(a, b, x0, reverse)).max()
-        flipped = a[::-1] if a.ndim == 2 else a
-        assert error <= bound(*((flipped, b[::-1]) if reverse else (a, b)), x0)
+        assert error <= a_priori(a, b, x0, reverse)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -171,6 +159,80 @@ def test_the_adjoint_is_the_transpose():
     _, b_bar, _ = linear_scan_adjoint(jnp.asarray(a), xs, 0 * x0, jnp.asarray(w))
     left, right = np.sum(w * np.asarray(xs)), np.sum(np.asarray(b_bar) * b)
     assert abs(left - right) <= 64 * U * np.sum(np.abs(w) * np.abs(xs))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_the_a_priori_bound_is_the_sum_that_it_stands_for(reverse):
+    """4u sum (k - j + 4) |a_k ... a_(j+1)| |b_j|, with a_0 x0 as a part of b_0."""
+    a, b, x0 = problem(6, batch=())
+    flip = slice(None, None, -1 if reverse else 1)
+    size_a, size_b = np.abs(a.astype(complex))[flip], np.abs(b.astype(complex))[flip]
+    size_b[0] += size_a[0] * np.abs(x0)
+    sums = [sum((k - j + 4) * size_a[j + 1:k + 1].prod(0) * size_b[j]
+                for j in range(k + 1)) for k in range(6)]
+    assert a_priori(a, b, x0, reverse) == pytest.approx(4 * U * np.max(sums))
+    assert a_priori(a, b, 0 * x0, reverse, jnp.bfloat16) == pytest.approx(
+        2**16 * a_priori(a, b, 0 * x0, reverse))
+
+
+@pytest.mark.parametrize("platform, constant, chosen", [
+    ("cpu", True, "sequential"), ("cpu", False, "sequential"),
+    ("gpu", True, "time_invariant"), ("tpu", False, "associative"),
+    (None, False, "sequential")])
+def test_auto_is_a_loop_on_a_cpu_and_a_tree_elsewhere(platform, constant, chosen):
+    assert choose_method("auto", constant, platform=platform) == chosen
+    assert choose_method("chunked", constant, platform=platform) == "chunked"
+
+
+@pytest.mark.parametrize("shape", ["constant", "steps"])
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+@pytest.mark.parametrize("method", METHODS)
+def test_the_derivative_of_a_shared_coefficient_adds_up_in_half_precision(
+        method, dtype, shape):
+    """With a = 0 the state is the input, and a's cotangent a sum of products.
+
+    Inputs and cotangents are 1 or 1.5, all products have few digits: what is
+    left is the rounding of the result, u, and of each chunk's part, once more.
+    A sum in half precision would be off by a quarter and more.
+    """
+    if method == "time_invariant" and shape != "constant":
+        return
+    rng = np.random.default_rng(0)
+    L, batch = (1000, 2) if shape == "constant" else (3, 1000)
+    b, w = (jnp.asarray(rng.choice([1, 1.5], (L, batch, P)), dtype) for _ in "bw")
+    a = jnp.zeros(P if shape == "constant" else (L, P), dtype)
+    bar = jax.jit(jax.grad(lambda a: jnp.sum((w * linear_scan(
+        a, b, method=method)).astype(np.float32))))(a)
+    assert bar.dtype == dtype
+    b, w = (np.asarray(z, float) for z in (b, w))
+    each = np.concatenate([0 * b[:1], w[1:] * b[:-1]])
+    exact = each.sum((0, 1) if shape == "constant" else 1)
+    assert exact[-1].max() > 1000
+    error = np.abs(np.asarray(bar, float) - exact)
+    assert (error <= float(jnp.finfo(dtype).eps) / 2 * (1 + 1e-3) * exact).all()
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+@pytest.mark.parametrize("method", METHODS)
+def test_the_gradient_in_half_precision_is_within_its_bound(method, dtype):
+    """1000 steps with a constant a, against the two scans of (8.5) and (8.6).
+
+    A product of a state and a later derivative has the errors of both and one
+    rounding; what is added up in single precision is rounded once at the end.
+    """
+    rng = np.random.default_rng(1)
+    draw = lambda *shape: jnp.asarray(rng.uniform(0.5, 1.0, shape), dtype)
+    a, b, w = draw(P) / 2, draw(1000, P), draw(1000, P)
+    bar = jax.jit(jax.grad(lambda a: jnp.sum((w * linear_scan(
+        a, b, method=method)).astype(np.float32))))(a)
+    a, b, w = (np.asarray(z, float) for z in (a, b, w))
+    xs, λ = linear_scan_naive(a, b), linear_scan_naive(a, w, reverse=True)
+    exact = (λ[1:] * xs[:-1]).sum(0)
+    u = float(jnp.finfo(dtype).eps) / 2
+    each = (λ.max() * a_priori(a, b, dtype=dtype)
+            + xs.max() * a_priori(a, w, reverse=True, dtype=dtype)
+            + u * xs.max() * λ.max())
+    assert np.abs(np.asarray(bar, float) - exact).max() <= 999 * each + u * exact.max()
 
 
 SCANS = scan_sequential, scan_hillis_steele, scan_blelloch

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.sharding import Mesh
 
-from annotated_ssm.scan import (METHODS, linear_scan, linear_scan_naive,
+from annotated_ssm.scan import (METHODS, a_priori, linear_scan, linear_scan_naive,
                                 scan_sequential, tally)
 from annotated_ssm.sequence_parallel import (collectives, scan_stretches,
                                              sequence_parallel_scan, summarize)
@@ -50,6 +50,12 @@ def test_value_and_gradient_are_those_of_the_loop(mesh):
 @pytest.mark.parametrize("mesh", ["8", "2x4"])
 def test_value_and_gradient_in_double_precision(mesh):
     assert run("eight_devices.py", mesh, JAX_ENABLE_X64="1") == ["ok"]
+
+
+@pytest.mark.parametrize("kind", ["manual", "explicit"])
+def test_a_batch_over_devices_gives_what_one_device_gives(kind):
+    """Every loop of the theory inside of `shard_map`, and on an explicit mesh."""
+    assert run("typed_devices.py", kind) == ["ok"]
 
 
 def test_what_is_sent_does_not_grow_with_the_sequence():
@@ -95,9 +101,8 @@ def test_a_stretch_is_one_step(n, method, reverse):
         product = a.astype(complex) ** n if len(shape) == 1 else a.prod(0, dtype=complex)
         assert np.abs(A - product).max() <= 4 * n * U
         last = linear_scan_naive(a, b, x0, reverse)[0 if reverse else -1]
-        # |a| = 1: the a priori bound of test_scan.py is a sum of (n + 2)|b_j|.
-        bound = 4 * U * (n + 2) * (np.abs(b).sum(0) + np.abs(x0)).max()
-        assert np.abs(A * x0 + B - last).max() <= bound
+        assert np.abs(A * x0 + B - last).max() <= a_priori(
+            a, b, x0, reverse) + 4 * U * np.abs(x0).max()   # and of A's rounding
 
 
 def test_the_summary_promotes_and_takes_lists():

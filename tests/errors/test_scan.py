@@ -19,7 +19,7 @@ CASES = [
     (dict(a=jnp.ones(3, int), b=b), r"a has dtype int32: need real or complex floats"),
     (dict(a=jnp.ones(3), b=b.astype(int)), r"b has dtype int32"),
     (dict(a=jnp.ones(3), b=b, x0=jnp.ones(3, bool)), r"x0 has dtype bool"),
-    (dict(a=jnp.ones(3), b=b, chunk=0), r"chunk is 0: need an integer of at least 1"),
+    (dict(a=jnp.ones(3), b=b, chunk=0), r"chunk is 0; need a whole number ≥ 1"),
     (dict(a=jnp.ones(3), b=b, chunk=2.0), r"chunk is 2.0"),
 ]
 
@@ -45,14 +45,15 @@ keep = lambda p, x, part: (x, part)
 
 
 @pytest.mark.parametrize("function, inputs, options, words", [
-    (keep, B, dict(chunk=0), "chunk is 0: need an integer"),
-    (keep, B, dict(chunk=True), "chunk is True: need an integer"),
-    (keep, B, dict(forward_chunk=0.5), "forward_chunk is 0.5: need an integer"),
-    (lambda p, x, q: (x, q[0]), (B, B[:10]), {},
-     r"inputs and outputs have shapes \[\(21, 4\), \(10, 4\), \(21, 4\)\]: need"),
-    (lambda p, x, q: (x, q[:1]), B, {}, "as long along axis 0"),
-    (lambda p, x, q: (x, q.sum()), B, {}, "as long along axis 0"),
-    (keep, None, {}, "need at least one input"),
+    (keep, B, dict(chunk=0), "chunk is 0; need a whole number"),
+    (keep, B, dict(chunk=True), "chunk is True; need a whole number"),
+    (keep, B, dict(forward_chunk=0.5), "forward_chunk is 0.5; need a whole number"),
+    (keep, (B, B[:10]), {},
+     r"inputs have shapes \[\(21, 4\), \(10, 4\)\]: need at least one, and all as long"),
+    (lambda p, x, q: (x, q[:1]), B, {},
+     r"outputs have shapes \[\(1, 4\)\] for 4 steps: need all as long along axis 0"),
+    (lambda p, x, q: (x, q.sum()), B, {}, r"outputs have shapes \[\(\)\] for 4 steps"),
+    (keep, None, {}, r"inputs have shapes \[\]: need at least one"),
     (keep, B, dict(axis=5), "as long along axis 5"),
     (keep, B[:0], {}, "need at least one step"),
     (lambda p, x, q: q, B, {}, "function returns no pair"),
