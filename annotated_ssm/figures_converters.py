@@ -24,12 +24,12 @@ def two_lengths(long_kernel, short_kernel):
     fig, ax = figure(height=2.4)
     n, L = len(long_kernel), len(short_kernel)
     thin, = ax.plot(np.arange(n), long_kernel, color=PALETTE["s4"], lw=1.3, zorder=3)
-    thick, = ax.plot(np.arange(L), short_kernel, color=PALETTE["reconstruction"],
-                     lw=4.5, alpha=0.45, solid_capstyle="butt")
+    ax.plot(np.arange(L), short_kernel, color=PALETTE["reconstruction"],
+            lw=4.5, alpha=0.45, solid_capstyle="butt")
     ax.axvline(L - 0.5, color=PALETTE["muted"], lw=0.8, ls=":")
     ax.axhline(0, color=PALETTE["grid"], lw=0.6, zorder=0)
     ax.annotate("the peer's kernel ends here", (L - 0.5, ax.get_ylim()[1]), (5, -4),
-                textcoords="offset points", va="top", color=PALETTE["muted"])
+                textcoords="offset points", va="top", color=PALETTE["reconstruction"])
     ax.set(xlabel="$k$", ylabel="$K_k$", xlim=(-1, n))
-    label_lines(ax, {thin: "loaded layer", thick: "peer"})
+    label_lines(ax, {thin: "loaded layer"})
     return fig
