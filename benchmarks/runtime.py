@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -52,12 +53,16 @@ def experiments(task, small):
 
 
 def programs(experiment, form, batch):
-    """A training step and a forward pass: name -> function, name -> arguments."""
+    """A training step and a forward pass, each with its arguments; parameters."""
     model = build(experiment, form)
     graph, params, rest = nnx.split(model, nnx.Param, ...)
-    scores = lambda params, u: nnx.merge(graph, params, rest)(u)
     model.eval()
-    answer = nnx.split(model, nnx.Param, ...)[0]
+    answer = nnx.split(model)[0]
+
+    def scores(params, u, graph=graph):
+        own = jax.tree.map(lambda x: x, rest)       # running averages may change
+        return nnx.merge(graph, params, own)(u)
+
     rng = np.random.default_rng(0)
     shape = (batch, form.length)
     u = jnp.asarray(rng.integers(form.features, size=shape), jnp.int32) \
@@ -67,13 +72,13 @@ def programs(experiment, form, batch):
     return {
         "training": (training_step(scores, optimizer),
                      (params, optimizer.init(params), u, labels)),
-        "forward": (lambda params, u: nnx.merge(answer, params, rest)(u),
-                    (params, u))}, sum(p.size for p in jax.tree.leaves(params))
+        "forward": (partial(scores, graph=answer), (params, u)),
+    }, sum(p.size for p in jax.tree.leaves(params))
 
 
 def length(task, quick=False):
     """All models at the length of a task, in turn."""
-    form, batch = (QUICK if quick else TASKS)[task]
+    start, (form, batch) = time.perf_counter(), (QUICK if quick else TASKS)[task]
     chosen = experiments(task, quick)
     made = {name: programs(e, form, batch) for name, e in chosen.items()}
     result = {"task": task, "L": form.length, "batch": batch, "models": {
@@ -87,11 +92,11 @@ def length(task, quick=False):
                        rounds=1 if quick else 9, budget=180, limit=LIMIT)
         for name, row in rows.items():
             result["models"][name][what] = row
-    return result
+    return result | {"wall_s": round(time.perf_counter() - start, 1)}
 
 
 def main(quick=False):
-    start, result = time.perf_counter(), provenance(quick=quick, dtype="float32")
+    result = provenance(quick=quick, dtype="float32")
     same = ("commit", "uncommitted_changes", "configuration", "device", "jax")
     done = {}
     if not quick and PROGRESS.exists():
@@ -109,7 +114,6 @@ def main(quick=False):
             PROGRESS.parent.mkdir(parents=True, exist_ok=True)
             PROGRESS.write_text(json.dumps({"of": result, "lengths": done}))
     result["lengths"] = [*done.values()]
-    result["wall_s"] = round(time.perf_counter() - start, 1)
     if quick:
         print(result)
     else:
