@@ -185,15 +185,17 @@ def whole(score, metric, scale=1.0):
     number, *unit = mean.split()
     return " ".join([number, "±", amount(spread, metric, scale).split()[0], *unit])
 
-# %% ../nbs/19bf_figures.ipynb #6e0f80fe
+# %% ../nbs/19bf_figures.ipynb #aca89133
 def _how(runs):
     """How an experiment was measured, as one line."""
     first, minutes = runs[0], np.mean([run["seconds"] for run in runs]) / 60
     commits = " ".join(f"[{c[:7]}]({SOURCE}/commit/{c})" for c in
                        dict.fromkeys(run["commit"] for run in runs))
     seeds = ", ".join(str(run["seed"]) for run in runs)
-    return (f"`{first['name']}`: seeds {seeds}; {first['parameters']:,} parameters, "
-            f"{first['configuration']['epochs']} epochs, {minutes:.1f} min a run on "
+    told = first["configuration"]
+    return (f"`{first['name']}`: seeds {seeds}; {told['layer']} in {told['depth']} "
+            f"blocks, H = {told['H']}, {first['parameters']:,} parameters, "
+            f"{told['epochs']} epochs, {minutes:.1f} min a run on "
             f"{first['device'].split(':')[0]}, {first['date']}, commit {commits}")
 
 
@@ -201,7 +203,7 @@ def _of(entry):
     """An experiment and one of its evaluations, or None for the test itself."""
     return entry if isinstance(entry, tuple) else (entry, None)
 
-# %% ../nbs/19bf_figures.ipynb #ef9b7938
+# %% ../nbs/19bf_figures.ipynb #69f58d50
 def results(found, models, metrics=("accuracy",), papers=(), scale=1.0):
     """What was measured, the rivals of the task, and what papers say.
 
@@ -235,13 +237,16 @@ def results(found, models, metrics=("accuracy",), papers=(), scale=1.0):
     gap = [""] * bounded
     rows += [(f"*{name}*", *(amount(s.get(m), m, scale) for m in metrics), *gap,
               "rival") for name, s in rivals.items()]
-    rows += [(p.model, *(amount(p.values[m], m, scale) if m in p.values else ""
-                         for m in metrics), *gap, f"[paper]({WORKS[p.work]})")
-             for p in papers]
+    rows += [(f"[{p.model}, paper]({WORKS[p.work]})",
+              *(amount(p.values[m], m, scale) if m in p.values else ""
+                for m in metrics), *gap, "paper") for p in papers]
     names = dict.fromkeys(_of(entry)[0] for entry in models.values())
     notes = [_how(found[name]) for name in names if name in found]
-    notes += [f"{p.model}: {p.work} paper, {p.where}; differs in: {p.differs}"
-              for p in papers]
+    said = {}
+    for p in papers:
+        said.setdefault((p.work, p.where, p.differs), []).append(p.model)
+    notes += [f"{', '.join(models)}: {work} paper, {where}; differs in: {differs}"
+              for (work, where, differs), models in said.items()]
     return Table(("", *units, *["95 %"] * bounded, "seeds"), tuple(rows), tuple(notes))
 
 # %% ../nbs/19bf_figures.ipynb #f07fb970

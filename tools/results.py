@@ -110,13 +110,14 @@ def complete(name, seed):
         "rivals" in record) and not no_responses(record)
 
 
-def measure(name, seed, out):
+def measure(name, seed, out, data=None):
     """Run in a process of its own, politely; its record, or None if it failed."""
     command = [sys.executable, "-m", "annotated_ssm", "train", name, "--quiet",
-               "--seed", str(seed), "--out", str(out)]
+               "--seed", str(seed), "--out", str(out),
+               *(["--data", str(data)] if data else [])]
     if shutil.which("nice"):
         command = ["nice", "-n", "10", *command]
-    print(" ".join(command[-8:]), flush=True)
+    print(" ".join(command[command.index("train"):]), flush=True)
     if subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT)}).returncode:
         return None
     path = Path(out) / f"{name}-seed{seed}" / "result.json"
@@ -126,12 +127,12 @@ def measure(name, seed, out):
 _scores = {}
 
 
-def rivals(record):
+def rivals(record, data=None):
     """What the task's rivals reach on its test, and how large the test is."""
     experiment = restored(record["configuration"])
     key = json.dumps([experiment.task, experiment.options], sort_keys=True)
     if key not in _scores:
-        task = tasks.get(experiment.task, **experiment.options)
+        task = tasks.get(experiment.task, data, **experiment.options)
         found = tasks.baseline_scores(task, "test")
         _scores[key] = {
             "rivals": {name: {metric: float(value) for metric, value in score.items()}
@@ -140,7 +141,7 @@ def rivals(record):
     return _scores[key]
 
 
-def added(record, out):
+def added(record, out, data=None):
     """The record with what it lacks; None if the package isn't as committed."""
     here = experiments.provenance()
     if here["uncommitted"] is not False:
@@ -148,11 +149,12 @@ def added(record, out):
     directory = Path(out) / f"{record['name']}-seed{record['seed']}"
     new = {}
     if "rivals" not in record:
-        new |= rivals(record)
+        new |= rivals(record, data)
     if asked := lacking(record):
         found = {name: {"asked": arguments} | {
             metric: float(value) for metric, value in
-            experiments.evaluate(directory, "test", **arguments).items()}
+            experiments.evaluate(directory, "test", data_dir=data,
+                                 **arguments).items()}
             for name, arguments in asked.items()}
         new["evaluations"] = record.get("evaluations", {}) | found
     if new:
@@ -220,17 +222,17 @@ def keep(record):
     return True
 
 
-def fill(name, seed, out):
+def fill(name, seed, out, data=None):
     """Make what is missing of one result; whether all of it is there now."""
     record = kept(name, seed)
     if missing(name, seed, out):
-        record = measure(name, seed, out)
+        record = measure(name, seed, out, data)
         if record is None or not keep(record):
             return False
     directory = Path(out) / f"{name}-seed{seed}"
     if no_responses(record):
         _write(RESPONSES / f"{name}.json", json.dumps(responses(record, directory)))
-    whole = added(record, out)
+    whole = added(record, out, data)
     if whole is None:
         print(f"{name}: rivals and evaluations wait for a committed package")
         return False
@@ -241,17 +243,19 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--nightly", action="store_true")
-    parser.add_argument("--out", type=Path, default=RUNS_AT)
+    parser.add_argument("--out", type=Path, default=RUNS_AT, help="of the runs")
+    parser.add_argument("--data", type=Path, help="where data is kept")
     args = parser.parse_args()
     for name in args.names:
         experiments.get(name)
     if args.nightly:
-        failed = [name for name in NIGHTLY if measure(name, 0, args.out) is None]
+        failed = [name for name in NIGHTLY
+                  if measure(name, 0, args.out, args.data) is None]
     else:
         todo = [(name, seed) for name in args.names or RUNS
                 for seed in range(RUNS.get(name, 1)) if not complete(name, seed)]
         failed = [f"{name} seed {seed}" for name, seed in todo
-                  if not fill(name, seed, args.out)]
+                  if not fill(name, seed, args.out, args.data)]
     if failed:
         sys.exit(f"not measured: {', '.join(failed)}")
 
