@@ -185,25 +185,26 @@ def whole(score, metric, scale=1.0):
     number, *unit = mean.split()
     return " ".join([number, "±", amount(spread, metric, scale).split()[0], *unit])
 
-# %% ../nbs/19bf_figures.ipynb #aca89133
+# %% ../nbs/19bf_figures.ipynb #03c34e31
 def _how(runs):
     """How an experiment was measured, as one line."""
     first, minutes = runs[0], np.mean([run["seconds"] for run in runs]) / 60
     commits = " ".join(f"[{c[:7]}]({SOURCE}/commit/{c})" for c in
                        dict.fromkeys(run["commit"] for run in runs))
     seeds = ", ".join(str(run["seed"]) for run in runs)
-    told = first["configuration"]
+    told, size = first["configuration"], first.get("test_examples")
     return (f"`{first['name']}`: seeds {seeds}; {told['layer']} in {told['depth']} "
             f"blocks, H = {told['H']}, {first['parameters']:,} parameters, "
             f"{told['epochs']} epochs, {minutes:.1f} min a run on "
-            f"{first['device'].split(':')[0]}, {first['date']}, commit {commits}")
+            f"{first['device'].split(':')[0]}, {first['date']}, commit {commits}"
+            + (f"; a test of {size:,}" if size else ""))
 
 
 def _of(entry):
     """An experiment and one of its evaluations, or None for the test itself."""
     return entry if isinstance(entry, tuple) else (entry, None)
 
-# %% ../nbs/19bf_figures.ipynb #69f58d50
+# %% ../nbs/19bf_figures.ipynb #300a756a
 def results(found, models, metrics=("accuracy",), papers=(), scale=1.0):
     """What was measured, the rivals of the task, and what papers say.
 
@@ -247,9 +248,9 @@ def results(found, models, metrics=("accuracy",), papers=(), scale=1.0):
         said.setdefault((p.work, p.where, p.differs), []).append(p.model)
     notes += [f"{', '.join(models)}: {work} paper, {where}; differs in: {differs}"
               for (work, where, differs), models in said.items()]
-    return Table(("", *units, *["95 %"] * bounded, "seeds"), tuple(rows), tuple(notes))
+    return Table(("model", *units, *["95 %"] * bounded, "seeds"), tuple(rows), tuple(notes))
 
-# %% ../nbs/19bf_figures.ipynb #f07fb970
+# %% ../nbs/19bf_figures.ipynb #baf353b2
 def targets(found, wanted, scale=1.0):
     """Which targets are met.
 
@@ -273,7 +274,7 @@ def targets(found, wanted, scale=1.0):
                      NOT_MEASURED if have is None else "met" if met else "**missed**"))
         if have and not met:
             notes.append(f"{label}, missed: {tried}")
-    return Table(("target", "wanted", "mean", ""), tuple(rows), tuple(notes))
+    return Table(("target", "wanted", "mean", "verdict"), tuple(rows), tuple(notes))
 
 # %% ../nbs/19bf_figures.ipynb #ba709c79
 def grid(title, rows, columns, cell):
