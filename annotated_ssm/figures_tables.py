@@ -204,7 +204,7 @@ def _of(entry):
     """An experiment and one of its evaluations, or None for the test itself."""
     return entry if isinstance(entry, tuple) else (entry, None)
 
-# %% ../nbs/19bf_figures.ipynb #300a756a
+# %% ../nbs/19bf_figures.ipynb #6f951a82
 def results(found, models, metrics=("accuracy",), papers=(), scale=1.0):
     """What was measured, the rivals of the task, and what papers say.
 
@@ -248,7 +248,8 @@ def results(found, models, metrics=("accuracy",), papers=(), scale=1.0):
         said.setdefault((p.work, p.where, p.differs), []).append(p.model)
     notes += [f"{', '.join(models)}: {work} paper, {where}; differs in: {differs}"
               for (work, where, differs), models in said.items()]
-    return Table(("model", *units, *["95 %"] * bounded, "seeds"), tuple(rows), tuple(notes))
+    head = "model", *units, *["95 %"] * bounded, "seeds"
+    return Table(head, tuple(rows), tuple(notes))
 
 # %% ../nbs/19bf_figures.ipynb #baf353b2
 def targets(found, wanted, scale=1.0):
