@@ -89,7 +89,7 @@ def intervals(groups):
     axes[-1, 0].xaxis.set_major_formatter("{x:g} %")
     return fig
 
-# %% ../nbs/19f_figures.ipynb #b047c841
+# %% ../nbs/19f_figures.ipynb #60b62c03
 def responses(kept):
     """What features answer to one lit sample, as images: before and after.
 
@@ -99,8 +99,13 @@ def responses(kept):
     Returns:
         The figure: for each layer a row before training and one after it.
     """
-    layers = kept["layers"] if kept else [{"before": [], "after": []}]
-    cols = max(1, *(len(layer["after"]) for layer in layers))
+    if kept is None:
+        fig, ax = figure(height=0.8)
+        ax.set_axis_off()
+        _empty(ax)
+        return fig
+    layers = kept["layers"]
+    cols = max(len(layer["after"]) for layer in layers)
     fig, axes = figure(2 * len(layers), cols, height=0.8, squeeze=False,
                        gridspec_kw={"hspace": 0.05, "wspace": 0.05})
     for ax in axes.flat:
@@ -113,6 +118,4 @@ def responses(kept):
             for ax, image in zip(line, layer[when]):
                 heatmap(ax, np.reshape(image, kept["shape"]), limit=127)
                 ax.plot(*kept["pixel"][::-1], ".", color=PALETTE["ink"], ms=2.5)
-    if not kept:
-        _empty(axes[0, 0])
     return fig

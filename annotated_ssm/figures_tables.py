@@ -16,7 +16,7 @@ import numpy as np
 
 from . import plotting
 
-# %% ../nbs/19bf_figures.ipynb #fd2814e3
+# %% ../nbs/19bf_figures.ipynb #1f07d086
 _HERE = Path(plotting.__file__).resolve().parent
 FOLDERS = (_HERE / "data" / "results", _HERE.parent / "results")
 
@@ -49,10 +49,10 @@ def stored(name, folders=None):
         folders: as for `records`.
     """
     paths = [folder / f"{name}.json" for folder in folders or FOLDERS]
-    there = [path for path in paths if path.is_file()]
-    return json.loads(there[0].read_text(encoding="utf-8")) if there else None
+    return next((json.loads(path.read_text(encoding="utf-8")) for path in paths
+                 if path.is_file()), None)
 
-# %% ../nbs/19bf_figures.ipynb #19b39267
+# %% ../nbs/19bf_figures.ipynb #eaf76382
 @dataclass(frozen=True)
 class Score:
     """What the runs of one experiment reached.
@@ -93,8 +93,7 @@ def score(found, name, metric, evaluation=None):
     """The score of an experiment on its test; None if there is none.
 
     Args:
-        found: what `records` gave.
-        name: of the experiment.
+        found, name: what `records` gave, and of the experiment.
         metric: such as "accuracy".
         evaluation: of the record's evaluations, instead of the test itself.
     """
@@ -107,7 +106,7 @@ def score(found, name, metric, evaluation=None):
     return Score(values, runs[0].get("test_examples") if classes else None
                  ) if values else None
 
-# %% ../nbs/19bf_figures.ipynb #4a0bec36
+# %% ../nbs/19bf_figures.ipynb #03cf1904
 NOT_MEASURED = "–"
 WORKS = {"S4": "https://arxiv.org/abs/2111.00396",
          "S5": "https://arxiv.org/abs/2208.04933"}
@@ -159,8 +158,7 @@ def amount(value, metric, scale=1.0):
     """A number as a table has it: accuracies in percent, others times `scale`.
 
     Args:
-        value: the number, or None.
-        metric: what it is.
+        value, metric: the number, or None, and what it is.
         scale: what errors are multiplied by.
     """
     if value is None:
@@ -204,7 +202,7 @@ def _of(entry):
     """An experiment and one of its evaluations, or None for the test itself."""
     return entry if isinstance(entry, tuple) else (entry, None)
 
-# %% ../nbs/19bf_figures.ipynb #6f951a82
+# %% ../nbs/19bf_figures.ipynb #9bda042c
 def results(found, models, metrics=("accuracy",), papers=(), scale=1.0):
     """What was measured, the rivals of the task, and what papers say.
 
@@ -241,8 +239,8 @@ def results(found, models, metrics=("accuracy",), papers=(), scale=1.0):
     rows += [(f"[{p.model}, paper]({WORKS[p.work]})",
               *(amount(p.values[m], m, scale) if m in p.values else ""
                 for m in metrics), *gap, "paper") for p in papers]
-    names = dict.fromkeys(_of(entry)[0] for entry in models.values())
-    notes = [_how(found[name]) for name in names if name in found]
+    names = [_of(entry)[0] for entry in models.values()]
+    notes = [_how(found[name]) for name in dict.fromkeys(names) if name in found]
     said = {}
     for p in papers:
         said.setdefault((p.work, p.where, p.differs), []).append(p.model)
@@ -277,7 +275,7 @@ def targets(found, wanted, scale=1.0):
             notes.append(f"{label}, missed: {tried}")
     return Table(("target", "wanted", "mean", "verdict"), tuple(rows), tuple(notes))
 
-# %% ../nbs/19bf_figures.ipynb #ba709c79
+# %% ../nbs/19bf_figures.ipynb #af5470f8
 def grid(title, rows, columns, cell):
     """A table of one number a cell.
 
@@ -296,5 +294,5 @@ def grid(title, rows, columns, cell):
         except KeyError:
             return NOT_MEASURED
 
-    return Table((title, *columns.values()), tuple(
-        (row, *(there(row, key) for key in columns)) for row in rows))
+    body = tuple((row, *(there(row, key) for key in columns)) for row in rows)
+    return Table((title, *columns.values()), body)
