@@ -74,6 +74,8 @@ bench: env
 	PYTHONPATH=build/peers $(PY) -m benchmarks.layers
 	PYTHONPATH=build/peers $(PY) -m benchmarks.scans
 	PYTHONPATH=build/peers $(PY) -m benchmarks.baselines
+	PYTHONPATH=build/peers $(PY) -m benchmarks.generation
+	PYTHONPATH=build/peers $(PY) -m benchmarks.runtime
 
 ##   make results    measure what is missing of results/experiments: hours; stop and
 ##                   start it as you like, it goes on

@@ -120,6 +120,10 @@ for _init in "random", "skew", "hippo":
         EXPERIMENTS[f"ablation-{_init}-{_name}"] = replace(
             _short, init=_init, timescale=_scale, blocks=1,
             description=f"S5 on digits: {_init} initialization, {_name} time")
+for _init in "lin", "inv":
+    EXPERIMENTS[f"ablation-{_init}-continuous"] = replace(
+        _short, init=_init, blocks=1,
+        description=f"S5 on digits: {_init} initialization, continuous time")
 _starts = {"s5-random": dict(init="random", blocks=1), "s5-hippo": dict(blocks=1),
            "s4-legs": dict(layer="S4", N=32), "s4-legt": dict(
                layer="S4", N=32, init="legt"), "s4-fout": dict(
@@ -145,6 +149,11 @@ EXPERIMENTS["spoken-digits-s5"] = spoken = Experiment(
         label_smoothing=0.05))
 EXPERIMENTS["spoken-digits-s4"] = replace(
     spoken, layer="S4", N=32, description="S4 on spoken digits, raw sound at 8 kHz")
+for _layer in "S5", "S4":
+    _official = EXPERIMENTS[f"spoken-digits-{_layer.lower()}"]
+    EXPERIMENTS[f"spoken-digits-{_layer.lower()}-speaker"] = replace(
+        _official, options={"split": "speaker", "speaker": "george"},
+        description=f"{_layer} on spoken digits of a voice that it never heard")
 
 # %% ../nbs/18d_catalogue.ipynb #b164a72c
 EXPERIMENTS["pendulum-s5"] = pendulum = Experiment(

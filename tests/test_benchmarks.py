@@ -3,14 +3,16 @@
 import json
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from annotated_ssm import s5
+from annotated_ssm import heads, s5
+from annotated_ssm.catalogue import get
 from annotated_ssm.cauchy import dplr_kernel, to_C_tilde
 from annotated_ssm.nplr import dplr
-from benchmarks import measure
+from benchmarks import generation, measure, runtime
 from benchmarks.peers import broadcasting_kernel, s5_layer, s5_parameters
 
 RESULTS = sorted(measure.RESULTS.glob("*.json"))
@@ -65,8 +67,48 @@ def test_a_result_is_written_whole(tmp_path, monkeypatch):
 
 
 def test_there_are_results():
-    assert [path.stem for path in RESULTS] == [
-        "baselines", "kernels", "layers", "scans"]
+    there = {path.stem for path in RESULTS}
+    must = {"baselines", "kernels", "layers", "scans"}
+    assert must <= there <= must | {"generation", "runtime"}
+
+
+def test_generation_writes_the_likeliest_tokens_from_a_full_cache():
+    models = generation.models(32, 16, 1)
+    for name, model in models.items():
+        write, params = generation.writer(model, 6)
+        told = heads.continue_text(model, np.zeros((1, 1), np.int32), 6, temperature=0)
+        state = model.init_state(1)
+        got = write(params, state, jnp.zeros(1, jnp.int32))
+        assert got[:, 0].tolist() == np.asarray(told[0])[0].tolist(), name
+        full = generation.after(model, 26, 1)
+        assert jax.tree.structure(full) == jax.tree.structure(state)
+    *_, count, clock = generation.after(models["attention"], 26, 1)[0]
+    assert count.tolist() == [26] and clock.tolist() == [26.0]
+
+
+def test_runtime_compares_models_that_train_and_answer():
+    form, batch = runtime.QUICK["listops"]
+    chosen = runtime.experiments("listops", small=True)
+    assert [e.layer for e in chosen.values()] == ["S4D", "S4", "S5", "S5", "S5"]
+    assert all(e.bidirectional for e in chosen.values())
+    for experiment in chosen.values():
+        programs, count = runtime.programs(experiment, form, batch)
+        step, arguments = programs["training"]
+        params, _, loss = jax.eval_shape(step, *arguments)
+        assert sum(p.size for p in jax.tree.leaves(params)) == count > 0
+        assert loss.shape == ()
+        answer, arguments = programs["forward"]
+        assert jax.eval_shape(answer, *arguments).shape == (batch, form.classes)
+
+
+def test_runtime_has_the_papers_sizes():
+    for task, (form, _) in runtime.TASKS.items():
+        sizes = runtime.experiments(task, small=False)
+        s4, own = sizes["S4"], sizes["S5, its paper's size"]
+        assert (s4.H, s4.depth, s4.N) == (
+            get(f"{task}-s4").H, get(f"{task}-s4").depth, 64)
+        assert (own.H, own.P) == (get(f"{task}-s5").H, get(f"{task}-s5").P)
+        assert sizes["S5, P = H"].P == s4.H and sizes["S5, P = N"].P == s4.N
 
 
 @pytest.mark.parametrize("path", RESULTS, ids=lambda p: p.stem)
