@@ -6,7 +6,8 @@
 
 A run that was killed goes on where it was: its directory is in build/runs. A
 result of another configuration than today's counts as missing, and so does one
-of a package with uncommitted changes, which is never kept.
+of a package with uncommitted changes, which is never kept. The models that come
+with the package are copied into it at the end, when nothing is measured any more.
 """
 
 import argparse
@@ -31,9 +32,14 @@ RUNS = {"digits": 3, "digits-identity": 1} | dict.fromkeys(_ABLATIONS, 1) | {
     f"{task}-{layer}": 1 for task in ("copying", "selective-copying", "recall")
     for layer in ("s5", "s4", "gru")} | {"recall-attention": 1} | {
     f"listops-small-{layer}": 1 for layer in ("s5", "s4", "gru", "attention")} | {
-    "pixels-digits-s5": 1, "pendulum-s5": 3, "pendulum-s5-ignored": 1,
+    f"pixels-digits-{layer}": 1 for layer in ("s5", "s4", "s4d", "dss")} | {
+    "pendulum-s5": 3, "pendulum-s5-ignored": 1,
     "pendulum-s5-appended": 1, "pendulum-gru": 1, "spoken-digits-s5": 3,
     "spoken-digits-s4": 1, "mails-s5": 1, "mnist-small": 1, "mnist-permuted-small": 1}
+#: Experiment -> the name under which the package has its model.
+PRETRAINED = {f"pixels-digits-{layer}": f"digits-{layer}"
+              for layer in ("s5", "s4", "s4d", "dss")}
+SHELF = ROOT / "annotated_ssm" / "data" / "pretrained"
 NIGHTLY = ("digits", "ablation-vector", "ett-h24-s5", "recall-s5", "pendulum-s5",
            "spoken-digits-s5")
 
@@ -76,6 +82,18 @@ def keep(record):
     return True
 
 
+def ship(out):
+    """Copy the models whose records are kept into the package."""
+    for name, short in PRETRAINED.items():
+        run, kept = Path(out) / f"{name}-seed0", RESULTS / f"{name}-seed0.json"
+        record = run / "result.json"
+        if (record.exists() and kept.exists() and json.loads(record.read_text("utf-8"))
+                == json.loads(kept.read_text("utf-8"))):
+            (SHELF / short).mkdir(parents=True, exist_ok=True)
+            for file in ("experiment.json", "model.npz", "result.json"):
+                shutil.copyfile(run / file, SHELF / short / file)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME")
@@ -94,6 +112,7 @@ def main():
             record = measure(name, seed, args.out)
             if record is None or not keep(record):
                 failed.append(f"{name} seed {seed}")
+        ship(args.out)
     if failed:
         sys.exit(f"not measured: {', '.join(failed)}")
 
