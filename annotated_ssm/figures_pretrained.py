@@ -48,22 +48,22 @@ def gallery(rows, titles, white=16):
     top.set_xticks([i * (width + 1) + (width - 1) / 2 for i in range(n)], titles)
     return fig
 
-# %% ../nbs/18gf_figures.ipynb #e28dce0c
+# %% ../nbs/18gf_figures.ipynb #c48e8b2d
 def costs(bits, families):
     """Bits per pixel of many models, as bars from the top.
 
     Args:
         bits: dict from the name of a model to its number.
-        families: the names that are drawn in colour; others are grey.
+        families: the names that are drawn in colour, S5's or S4's; others are
+            grey.
 
     Returns:
         The figure; one bar a model, in the order of `bits`.
     """
-    colours = {"S4": PALETTE["s4"], "S5": PALETTE["s5"],
-               "S4D": PALETTE["state"], "DSS": PALETTE["reconstruction"]}
     fig, ax = figure(height=0.27 * len(bits) + 0.6)
     for place, (name, value) in enumerate(bits.items()):
-        colour = colours[name] if name in families else PALETTE["grid"]
+        own = PALETTE["s5" if name == "S5" else "s4"]
+        colour = own if name in families else PALETTE["grid"]
         ax.barh(place, value, color=colour, height=0.7)
         ax.text(value, place, f" {value:.2f}", va="center", fontsize=8)
     ax.set_yticks(range(len(bits)), [*bits])
