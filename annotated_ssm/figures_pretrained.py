@@ -11,7 +11,7 @@ import numpy as np
 
 from .plotting import PALETTE, figure
 
-# %% ../nbs/18gf_figures.ipynb #a8490ecd
+# %% ../nbs/18gf_figures.ipynb #b56f5165
 def gallery(rows, titles, white=16):
     """Rows of small pictures, ink dark, each row with a name.
 
@@ -39,6 +39,7 @@ def gallery(rows, titles, white=16):
             ax.add_patch(mpl.patches.Rectangle(
                 (i * (width + 1) - 0.5, -0.5), width, len(strip), fill=False,
                 edgecolor=PALETTE["grid"], lw=0.6))
+        ax.set(xlim=(-1, strip.shape[1]), ylim=(len(strip), -1))
         ax.spines[:].set_visible(False)
         ax.set_yticks([(len(strip) - 1) / 2], [name])
         ax.set_xticks([])
