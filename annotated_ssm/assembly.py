@@ -184,7 +184,7 @@ def build(experiment: Experiment, task: tasks.Task | Form, seed: int = 0
     need(not e.pools or not (f.each or f.pairs), f"pools is {e.pools}: task "
          f"{e.task!r} has pairs, or an answer for each sample, and needs ()")
     causal = not (e.bidirectional and e.layer not in ("GRU", "LSTM", "identity"))
-    if f.tokens and f.each and causal and 0 <= f.features - f.classes <= 1:
+    if f.tokens and f.each and causal and f.classes <= f.features < 2 * f.classes:
         return NextToken(f.features, f.classes, e.H, e.depth, layer, tied=e.tied,
                          **options)
     options["encoder"] = TokenEncoder if f.tokens else nnx.Linear \

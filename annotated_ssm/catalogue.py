@@ -220,9 +220,12 @@ for _task, _what in (("copying", "copying after a wait"),
 EXPERIMENTS["recall-attention"] = replace(
     EXPERIMENTS["recall-s5"], layer="Attention",
     description="Attention on associative recall")
-EXPERIMENTS["pixels-digits-s5"] = Experiment(
-    "S5 draws 8×8 digits, pixel by pixel", "pixels", {"source": "digits"},
-    dt_min=1e-2, dt_max=1.0, training=TrainingConfig(epochs=40), **_small)
+_LAYERS |= {"s4d": dict(layer="S4D", N=32), "dss": dict(layer="DSS", N=32)}
+_compare("pixels-digits", ("s5", "s4", "s4d", "dss"), task="pixels",
+         what="8×8 digits, drawn pixel by pixel",
+         options={"source": "digits", "labelled": True}, dt_min=1e-2, dt_max=1.0,
+         training=TrainingConfig(epochs=32, batch_size=20),
+         **(_small | dict(depth=3, dropout=0.1, glu="full")))
 EXPERIMENTS["characters-s5"] = Experiment(
     "S5 on enwik8, the next byte", "characters", H=128, depth=4, P=128,
     bidirectional=False, norm="layer", training=TrainingConfig(epochs=2))

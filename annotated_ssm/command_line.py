@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from . import datasets, experiments, tasks
+from . import datasets, experiments, pretrained, tasks
 from .catalogue import EXPERIMENTS, get
 from .configurations import known, override, settings
 from .sequences import need
@@ -57,17 +57,19 @@ def _parser():
                          help="with all of their settings")
     _train_arguments(commands.add_parser("train", help="run an experiment"))
     judge = commands.add_parser("evaluate", help="judge a trained model")
-    judge.add_argument("directory", type=Path, help="of a finished run")
+    which = "of a finished run; or a model of the package, such as digits-s5"
+    judge.add_argument("directory", type=Path, help=which)
     judge.add_argument("--split", choices=("validation", "test"),
                        default="validation")
     judge.add_argument("--rate", type=_number, help="sampling rate in training over "
                        "that of the data (default: what the task says)")
     write = commands.add_parser("generate", help="let a trained model go on")
-    write.add_argument("directory", type=Path, help="of a finished run")
+    write.add_argument("directory", type=Path, help=which)
     write.add_argument("--length", type=_count, default=200,
                        help="tokens or samples (default: 200)")
     write.add_argument("--prompt", help="text to go on with, for a model of text; "
-                       "or else a test example is gone on with")
+                       "digits to draw, for a model of the package; or else a test "
+                       "example is gone on with")
     write.add_argument("--temperature", type=_number, default=1.0,
                        help="0 for the likeliest token (default: 1)")
     write.add_argument("--seed", type=_seed, default=0)
@@ -148,6 +150,14 @@ def _evaluate(args):
 
 
 def _generate(args):
+    if args.prompt is not None and args.directory.parent == pretrained.SHELF:
+        need(args.prompt.isdecimal(),
+             f"prompt is {args.prompt!r}: digits to be drawn are needed")
+        model = experiments.load(args.directory)
+        pictures = pretrained.draw(model, [int(digit) for digit in args.prompt],
+                                   seed=args.seed, temperature=args.temperature)
+        print("\n\n".join(map(pretrained.as_text, pictures)))
+        return
     written = experiments.go_on(
         args.directory, args.length, prompt=args.prompt, seed=args.seed,
         temperature=args.temperature, data_dir=args.data_dir)
@@ -195,8 +205,12 @@ def _check(args):
         chosen = experiments.Experiment("", args.name)
         args.options = override(chosen, args.changes).options
     if args.command in ("evaluate", "generate"):
-        need(args.directory.is_dir(), f"directory is {args.directory}: "
-             "there is no such directory")
+        there, name = args.directory.is_dir(), str(args.directory)
+        if not there and name in pretrained.names():
+            args.directory = pretrained.directory(name)
+        else:
+            need(there, f"directory is {name}: there is no such directory, and of "
+                 f"the package's own models there is {', '.join(pretrained.names())}")
 
 
 def main(argv: list[str] | None = None) -> int:

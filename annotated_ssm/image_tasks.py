@@ -226,12 +226,12 @@ class NextPixel:
     """Images as tokens, each of which asks for the next one.
 
     Args:
-        pixels: (n, L), from 0 to start − 1.
-        start: the token before the first pixel.
+        pixels: (n, L), from 0 to some largest value.
+        first: (n,) tokens that stand before the first pixel; above that value.
     """
 
     pixels: UInt8[np.ndarray, "n L"]
-    start: int
+    first: Int[np.ndarray, "n"]
 
     def __len__(self) -> int:
         return len(self.pixels)
@@ -239,11 +239,11 @@ class NextPixel:
     def take(self, indices) -> Split:
         """The examples with these indices, in this order."""
         y = self.pixels[indices].astype(np.int32)
-        return Split(np.insert(y[:, :-1], 0, self.start, axis=1), y)
+        return Split(np.insert(y[:, :-1], 0, self.first[indices], axis=1), y)
 
 # %% ../nbs/16g_image_tasks.ipynb #a34146f9
 def pixels(data_dir: str | Path | None = None, source: str = "mnist",
-           per_class: int = 500) -> Task:
+           per_class: int = 500, labelled: bool = False) -> Task:
     """Density estimation: what is the next pixel's value?
 
     Bits per dimension are loss / ln 2, or log₂ perplexity. Colours are read
@@ -254,20 +254,24 @@ def pixels(data_dir: str | Path | None = None, source: str = "mnist",
         source: "mnist", "fashion_mnist", "cifar10", or "digits" for the
             package's own with 17 values, all others have 256.
         per_class: how many examples of every class are for validation.
+        labelled: the token before the first pixel is the class's own.
 
     Returns:
-        The task. Token `classes` stands before the first pixel.
+        The task. Token `classes` stands before the first pixel, or, if it is
+        labelled, `classes` and the label, added.
 
     Raises:
         ValueError: source is none of these.
     """
     one_of("source", source, ("digits", *PUBLISHED))
     values = 17 if source == "digits" else 256
-    sets = [NextPixel(pictures.reshape(len(pictures), -1), values)
-            for pictures, _ in _three_sets(source, data_dir, per_class)]
-    return Task("pixels", *sets, features=values + 1, classes=values,
+    sets = [NextPixel(pictures.reshape(len(pictures), -1),
+                      values + labelled * labels.astype(np.int32))
+            for pictures, labels in _three_sets(source, data_dir, per_class)]
+    tokens = values + (10 if labelled else 1)
+    return Task("pixels", *sets, features=tokens, classes=values,
                 length=sets[0].pixels.shape[1], metric="perplexity",
-                description=f"the next pixel of {source}, of {values} values",
-                kind="tokens", vocabulary=values + 1,
-                rivals={"bigram": partial(rivals.bigram, tokens=values + 1,
-                                          classes=values)})
+                description=f"the next pixel of {source}, of {values} values"
+                + labelled * ", the class being told", kind="tokens",
+                vocabulary=tokens, rivals={"bigram": partial(
+                    rivals.bigram, tokens=tokens, classes=values)})

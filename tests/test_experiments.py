@@ -81,6 +81,14 @@ def test_forms_are_those_of_the_tasks(name):
     assert assembly.form(tasks.get(name, **options)) == FORMS[name]
 
 
+def test_a_class_that_is_told_is_ten_more_tokens():
+    task = tasks.get("pixels", source="digits", labelled=True)
+    assert assembly.form(task) == dataclasses.replace(FORMS["pixels"], features=27)
+    model = assembly.build(experiments.get("pixels-digits-s5"), task)
+    assert isinstance(model, assembly.NextToken)
+    assert model(np.zeros((1, 3), np.int32)).shape == (1, 3, 17)
+
+
 @pytest.mark.parametrize("name", MODELS.values())
 def test_every_experiment_has_a_model_that_fits_its_task(name):
     """At full size, but with one of many equal blocks; nothing is computed."""

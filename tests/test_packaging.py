@@ -115,6 +115,9 @@ def test_wheel_is_the_package_with_its_results_and_nothing_else(wheel):
     results = {f"annotated_ssm/data/{p.relative_to(ROOT).as_posix()}"
                for p in (ROOT / "results").rglob("*.json")}
     assert results and packed == package | results
+    shelf = "annotated_ssm/data/pretrained"
+    assert {f"{shelf}/digits-{layer}/{file}" for layer in ("s4", "s4d", "dss", "s5")
+            for file in ("model.npz", "experiment.json", "result.json")} <= packed
 
 
 @pytest.mark.parametrize("name", LOCKS)

@@ -228,6 +228,21 @@ def test_pixels_ask_for_the_next(home):
     assert split.scored is None and task.metric == "perplexity"
 
 
+@pytest.mark.parametrize("source", ["digits", "mnist"])
+def test_labelled_pixels_differ_in_their_first_token_only(home, source):
+    options = {"source": source, "per_class": 1}
+    plain, told = (tasks.get("pixels", home, labelled=labelled, **options)
+                   for labelled in (False, True))
+    pictures = tasks.get(source, home, **({} if source == "digits" else {"per_class": 1}))
+    for part in SETS:
+        a, b = whole(getattr(plain, part)), whole(getattr(told, part))
+        assert np.array_equal(a.y, b.y) and np.array_equal(a.u[:, 1:], b.u[:, 1:])
+        assert (a.u[:, 0] == plain.classes).all()
+        assert np.array_equal(b.u[:, 0] - told.classes, getattr(pictures, part).y)
+    assert told.classes == plain.classes and told.features == told.classes + 10
+    assert told.vocabulary == told.features and told.length == plain.length
+
+
 @pytest.mark.parametrize("name, size", [("pathfinder", 32), ("pathx", 128)])
 def test_published_pathfinder_is_cut_in_its_own_order(home, name, size):
     task = tasks.get(name, home, source="files")

@@ -74,7 +74,8 @@ IMPORTS = {
                  "pooling"),
     "catalogue": ("configurations",),
     "experiments": ("assembly", "augmentation", "catalogue"),
-    "command_line": ("experiments",),
+    "pretrained": ("experiments",),
+    "command_line": ("experiments", "pretrained"),
     "converters": ("layers",),
 }
 # Functions on arrays that know no neural-network library.

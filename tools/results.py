@@ -11,7 +11,8 @@ of a package with uncommitted changes, which is never kept.
 After a run, its record gets the scores of the task's rivals on the test, and of
 its model on the other tests of EVALUATIONS; the responses of a few models go to
 results/kernels. A kept record that lacks them gets them without a new run, as
-long as the run's directory is there.
+long as the run's directory is there. The models that come with the package are
+copied into it at the end, when nothing is measured any more.
 """
 
 import argparse
@@ -41,11 +42,16 @@ RUNS = {"digits": 3, "digits-identity": 1} | dict.fromkeys(_ABLATIONS, 1) | {
     f"{task}-{layer}": 1 for task in ("copying", "selective-copying", "recall")
     for layer in ("s5", "s4", "gru")} | {"recall-attention": 1} | {
     f"listops-small-{layer}": 1 for layer in ("s5", "s4", "gru", "attention")} | {
-    "pixels-digits-s5": 1, "pendulum-s5": 3, "pendulum-s5-ignored": 1,
+    f"pixels-digits-{layer}": 1 for layer in ("s5", "s4", "s4d", "dss")} | {
+    "pendulum-s5": 3, "pendulum-s5-ignored": 1,
     "pendulum-s5-appended": 1, "pendulum-gru": 1, "spoken-digits-s5": 3,
     "spoken-digits-s4": 1, "spoken-digits-s5-speaker": 1,
     "spoken-digits-s4-speaker": 1, "mails-s5": 1, "mnist-small": 1,
     "mnist-permuted-small": 1}
+#: Experiment -> the name under which the package has its model.
+PRETRAINED = {f"pixels-digits-{layer}": f"digits-{layer}"
+              for layer in ("s5", "s4", "s4d", "dss")}
+SHELF = ROOT / "annotated_ssm" / "data" / "pretrained"
 NIGHTLY = ("digits", "ablation-vector", "ett-h24-s5", "recall-s5", "pendulum-s5",
            "spoken-digits-s5")
 
@@ -239,6 +245,16 @@ def fill(name, seed, out, data=None):
     return keep(whole)
 
 
+def ship(out):
+    """Copy the models whose records are kept into the package."""
+    for name, short in PRETRAINED.items():
+        record = kept(name, 0)
+        if record is not None and has_model(record, out):
+            (SHELF / short).mkdir(parents=True, exist_ok=True)
+            for file in ("experiment.json", "model.npz", "result.json"):
+                shutil.copyfile(Path(out) / f"{name}-seed0" / file, SHELF / short / file)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME")
@@ -256,6 +272,7 @@ def main():
                 for seed in range(RUNS.get(name, 1)) if not complete(name, seed)]
         failed = [f"{name} seed {seed}" for name, seed in todo
                   if not fill(name, seed, args.out, args.data)]
+        ship(args.out)
     if failed:
         sys.exit(f"not measured: {', '.join(failed)}")
 
