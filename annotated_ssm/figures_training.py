@@ -83,10 +83,11 @@ def learning_curves(histories, best=None, colors=None, metric="accuracy"):
     return fig
 
 # %% ../nbs/17f_figures.ipynb #61d9f3a7
-def live(name="run", metric="accuracy"):
+def live(display, name="run", metric="accuracy"):
     """A function that draws a run's curves anew, for `training.fit`.
 
     Args:
+        display: the notebook's own `display`.
         name: of the run.
         metric: as for `learning_curves`.
 
@@ -94,7 +95,6 @@ def live(name="run", metric="accuracy"):
         A function of a history. In a notebook, its picture takes the place of
         the last one.
     """
-    from IPython import display     # only who watches needs it
     shown = []
 
     def draw(history):
@@ -102,7 +102,7 @@ def live(name="run", metric="accuracy"):
         if shown:
             shown[0].update(fig)
         else:
-            shown.append(display.display(fig, display_id=True))
+            shown.append(display(fig, display_id=True))
         plt.close(fig)
         return fig
 

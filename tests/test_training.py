@@ -10,7 +10,6 @@ import time
 from functools import partial
 from pathlib import Path
 
-import IPython.display
 import jax
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
@@ -446,7 +445,7 @@ def test_on_epoch_sees_the_history_grow():
     assert seen == [1, 2, 3]
 
 
-def test_live_curves_are_one_picture(monkeypatch):
+def test_live_curves_are_one_picture():
     """Shown once, and then replaced after each epoch."""
     shown, updates = [], []
 
@@ -454,14 +453,13 @@ def test_live_curves_are_one_picture(monkeypatch):
         def update(self, fig):
             updates.append(len(fig.axes[0].lines[0].get_xdata()))
 
-    def show(fig, display_id):
+    def display(fig, display_id):
         shown.append((len(fig.axes[0].lines[0].get_xdata()), display_id))
         return Handle()
 
-    monkeypatch.setattr(IPython.display, "display", show)
     figures = plt.get_fignums()
     training.fit(classifier(), synthetic(), TrainingConfig(epochs=3), progress=False,
-                 on_epoch=figures_training.live("run"))
+                 on_epoch=figures_training.live(display, "run"))
     assert shown == [(1, True)] and updates == [2, 3]
     assert plt.get_fignums() == figures     # none is left open
 
