@@ -49,6 +49,8 @@ def _s5(name, task, options, depth, H, P, J, drop, rate, ssm, B, epochs, decay, 
 
 EXPERIMENTS: dict[str, Experiment] = {
     name: _s5(name, *row) for name, row in _S5_ROWS.items()}
+_text = EXPERIMENTS["text-s5"]
+EXPERIMENTS["text-s5"] = replace(_text, training=replace(_text.training, warmup=0.0))
 EXPERIMENTS["pendulum-s5-paper"] = Experiment(
     "S5 on the pendulum, the paper's size", "pendulum",
     {"counts": (2_000, 1_000, 1_000)}, depth=4, H=30, P=16, blocks=8, dropout=0.0,

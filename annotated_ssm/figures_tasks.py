@@ -33,13 +33,14 @@ def pictures(images, titles, columns=5):
     return fig
 
 # %% ../nbs/16gf_figures.ipynb #67e8a4c5
-def waves(clips, titles, label):
+def waves(clips, titles, label, value="standard deviations"):
     """Sounds side by side.
 
     Args:
         clips: (n, L).
         titles: n strings.
         label: of the horizontal axes.
+        value: what is drawn.
 
     Returns:
         The figure; one line in each of its axes.
@@ -48,7 +49,7 @@ def waves(clips, titles, label):
     for ax, clip, title in zip(axes[0], clips, titles):
         ax.plot(clip, color=PALETTE["input"], lw=0.5)
         ax.set(title=title, xlabel=label, xlim=(0, len(clip)))
-    axes[0, 0].set_ylabel("standard deviations")
+    axes[0, 0].set_ylabel(value)
     return fig
 
 # %% ../nbs/16gf_figures.ipynb #28de3443

@@ -207,18 +207,23 @@ def load_listops(data_dir: str | Path | None = None) -> dict[str, Texts]:
                        rows)
 
 # %% ../nbs/14d_text.ipynb #75360e5e
-IMDB_SOURCE = Source("IMDB", ("aclImdb_v1.tar.gz", "aclImdb"), "train/pos",
-                     "https://ai.stanford.edu/~amaas/data/sentiment/")
+IMDB_SOURCE = Source(
+    "IMDB", ("aclImdb_v1.tar.gz", "aclImdb"), "train/pos",
+    "https://ai.stanford.edu/~amaas/data/sentiment/",
+    ("https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",),
+    "c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe")
 AAN_SOURCE = Source(
     "AAN", ("tsv_data", "lra_release/tsv_data", "lra_release/lra_release/tsv_data",
             "lra_release.gz"), "new_aan_pairs.train.tsv", LRA_PAGE)
 
 
-def load_imdb(data_dir: str | Path | None = None) -> dict[str, Texts]:
-    """The IMDB reviews, from their tar or folder; they aren't fetched.
+def load_imdb(data_dir: str | Path | None = None, download: bool = True
+              ) -> dict[str, Texts]:
+    """The IMDB reviews, from their tar or folder.
 
     Args:
         data_dir: the tar, the folder `aclImdb`, or where one of them is.
+        download: whether to fetch what is missing (84 MB).
 
     Returns:
         "train" and "test": a list of strings, and labels, 1 for liked; first
@@ -228,7 +233,7 @@ def load_imdb(data_dir: str | Path | None = None) -> dict[str, Texts]:
         FileNotFoundError: it is not there.
         ValueError: one of the four folders of reviews is missing or empty.
     """
-    path, found = find(IMDB_SOURCE, data_dir), {}
+    path, found = find(IMDB_SOURCE, data_dir, download), {}
     pattern = r"(train|test)/(neg|pos)/(\d+)_\d+\.txt"
     for match, read in members(path, pattern):
         key = match[1], int(match[2] == "pos"), int(match[3])

@@ -8,6 +8,7 @@ __all__ = ['streams', 'Standing', 'Result', 'fit']
 # %% ../nbs/17_training.ipynb #9fa4d10c
 import contextlib
 import dataclasses
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -141,6 +142,19 @@ def _close_epoch(here, model, task, config, rate, mesh):
     return train_loss, score
 
 
+def _fingerprint(task):
+    """Letters that are others when some examples are."""
+    digest = hashlib.sha256()
+    for examples in (task.train, task.validation):
+        n = len(examples)
+        some = examples.take(np.unique([0, n // 2, n - 1]))
+        for field in dataclasses.fields(some):
+            array = np.asarray(getattr(some, field.name))
+            digest.update(f"{field.name} {array.dtype} {array.shape}".encode())
+            digest.update(b"" if array.dtype == object else array.tobytes())
+    return digest.hexdigest()[:16]
+
+
 def _check_fit(model, task, config, mesh):
     """Refuse what would fail later, or worse, wouldn't."""
     for part in ("train", "validation"):
@@ -198,8 +212,9 @@ def fit(model: nnx.Module, task: tasks.Task,
             variant of the training examples; a function of these alone.
         progress: show a bar.
         on_epoch: called with the history after each epoch, to draw it.
-        directory: of this run alone: `run.json`, `metrics.jsonl` with a line
-            an epoch, `checkpoints`, and at the end `model.npz` for `load`.
+        directory: of this run alone: `run.json` with the configuration and a
+            digest of some examples, `metrics.jsonl` with a line an epoch,
+            `checkpoints`, and at the end `model.npz` for `load`.
         resume: go on with what is in the directory; False refuses to.
         checkpoint_seconds: a checkpoint is made after each epoch, and when
             the last one is so long ago.
@@ -233,7 +248,8 @@ def fit(model: nnx.Module, task: tasks.Task,
             keeper = stack.enter_context(contextlib.closing(Checkpoints(
                 directory, {"task": task.name, "kind": task.kind,
                             "length": task.length, "examples": len(task.train),
-                            "seed": seed, **dataclasses.asdict(config)},
+                            "data": _fingerprint(task), "seed": seed,
+                            **dataclasses.asdict(config)},
                 resume, checkpoint_seconds)))
             here = _read(here, keeper)
         here.state, here.kept = replicated((here.state, here.kept), mesh)

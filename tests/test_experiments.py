@@ -462,7 +462,11 @@ def test_data_says_what_there_is(tmp_path, capsys):
     assert command_line.main(["data", "--data", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     assert str(tmp_path) in printed
-    assert [line.split()[0] for line in printed.splitlines()[1:]] == [*tasks.names()]
+    lines = printed.splitlines()[1:]
+    legend, rows = lines[:len(command_line.COMES)], lines[len(command_line.COMES):]
+    assert [line.split(":")[0] for line in legend] == [*command_line.COMES]
+    assert [line.split()[0] for line in rows] == [*tasks.names()]
+    assert all(f" {command_line.comes(line.split()[0])} " in line for line in rows)
     assert command_line.main(["data", "digits"]) == 0
     assert "1,257 train, 180 validation, 360 test" in capsys.readouterr().out
     assert command_line.main(["data", "copying", "--set", "task.counts=3,2,1"]) == 0

@@ -1,16 +1,14 @@
 """Every task that has a name: built small, from tiny files in their own layout."""
 
-import functools
-
 import numpy as np
 import pytest
 import tiny_files
 
-from annotated_ssm import audio, encoders, heads, image_tasks, images, listops, mails
-from annotated_ssm import models, pathfinder, pendulum, resampling, rivals, series
+from annotated_ssm import assembly, audio, image_tasks, images, listops, mails
+from annotated_ssm import pathfinder, pendulum, resampling, rivals, series
 from annotated_ssm import tasks, text, training
+from annotated_ssm.configurations import Experiment
 from annotated_ssm.generators import Stream
-from annotated_ssm.layers import S5
 from annotated_ssm.splits import Split, Windows
 
 GENERATED = {"counts": (12, 5, 4)}
@@ -536,28 +534,18 @@ def test_wide_inputs_have_no_linear_rivals(home):
 # Training takes them as they are
 
 
-def _model(name, task):
-    common = {"H": 4, "depth": 1, "layer": functools.partial(S5, P=4),
-              "rngs": training.streams(0)}
-    if name == "retrieval":
-        return heads.Retrieval(task.features, task.classes, **common)
-    if name == "spoken_digits":
-        return models.SequenceClassifier(task.features, task.classes, **common)
-    if name == "pixels":
-        common["encoder"] = encoders.TokenEncoder
-    return heads.SequenceRegressor(task.features, task.classes, **common)
-
-
 @pytest.mark.parametrize("name, options", [
-    ("pendulum", {}), ("retrieval", {}), ("pixels", {"source": "digits"}),
-    ("spoken_digits", {"decimate": "plain"})])
+    *((name, {}) for name in TINY if name != "pixels"), ("pixels", {"source": "digits"}),
+    ("spoken_digits", {"decimate": "plain"}), ("mnist", {"permutation": 0})])
 def test_one_epoch(home, name, options):
     task = tasks.get(name, home, **(TINY[name][0] | options))
-    model = _model(name, task)
+    few = Experiment("", name, H=4, P=4, blocks=1, depth=1,
+                     bidirectional=task.kind == "classification")
     config = training.TrainingConfig(epochs=1, batch_size=min(len(task.train), 64))
-    result = training.fit(model, task, config, progress=False, augment=task.augment)
+    result = training.fit(assembly.build(few, task), task, config, progress=False,
+                          augment=task.augment)
     assert np.isfinite(result.validation[task.metric])
-    if name == "spoken_digits":
+    if "decimate" in options:
         told = result.model(task.test.u[:4], rate=task.test_rate)
         not_told = result.model(task.test.u[:4])
         assert told.shape == (4, 10) and np.isfinite(told).all()

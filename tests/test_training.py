@@ -12,13 +12,14 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import matplotlib.pyplot as plt
 import numpy as np
 import optax
 import pytest
 from flax import nnx
 
-from annotated_ssm import (interface, layers, metrics, models, optimizer, tasks,
-                           training)
+from annotated_ssm import (figures_training, interface, layers, metrics, models,
+                           optimizer, tasks, training)
 from annotated_ssm.splits import Windows
 from annotated_ssm.training import TrainingConfig
 
@@ -444,6 +445,25 @@ def test_on_epoch_sees_the_history_grow():
     assert seen == [1, 2, 3]
 
 
+def test_live_curves_are_one_picture():
+    """Shown once, and then replaced after each epoch."""
+    shown, updates = [], []
+
+    class Handle:
+        def update(self, fig):
+            updates.append(len(fig.axes[0].lines[0].get_xdata()))
+
+    def display(fig, display_id):
+        shown.append((len(fig.axes[0].lines[0].get_xdata()), display_id))
+        return Handle()
+
+    figures = plt.get_fignums()
+    training.fit(classifier(), synthetic(), TrainingConfig(epochs=3), progress=False,
+                 on_epoch=figures_training.live(display, "run"))
+    assert shown == [(1, True)] and updates == [2, 3]
+    assert plt.get_fignums() == figures     # none is left open
+
+
 # Stopped and resumed
 
 def lines(directory):
@@ -505,7 +525,7 @@ def test_stopped_in_the_middle_of_an_epoch(tmp_path):
             config, progress=False, **extra)
 
     straight = run(10**6)
-    for calls in (4, 4, 8):     # the task looks at one example, too
+    for calls in (5, 5, 9):     # the task looks at some examples twice, too
         with pytest.raises(KeyboardInterrupt):
             run(calls, directory=tmp_path, checkpoint_seconds=0.0)
     the_same(run(10**6, directory=tmp_path), straight)

@@ -82,6 +82,7 @@ def test_what_is_missing_is_named_with_its_source_and_place(
 
 FETCHED = {"FSDD": audio.FSDD_SOURCE, "commands": audio.SPEECH_SOURCE,
            "CIFAR": images.CIFAR_SOURCE, "WikiText": streams.WIKITEXT_SOURCE,
+           "IMDB": text.IMDB_SOURCE,
            "enwik8": streams.ENWIK8_SOURCE,
            **{name: series.SERIES[name] for name in series.ETT_SHA256}}
 

@@ -13,7 +13,7 @@ def test_an_option_that_there_is_not(name):
         tasks.get(name, nonsense=1)
 
 
-@pytest.mark.parametrize("name", ["listops", "pathfinder", "pathx", "text", "mails",
+@pytest.mark.parametrize("name", ["listops", "pathfinder", "pathx", "mails",
                                   "retrieval", "weather", "ecl"])
 def test_files_that_are_not_there(tmp_path, name):
     options = {"source": "files"} if name in ("listops", "pathfinder", "pathx") else {}

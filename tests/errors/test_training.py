@@ -196,6 +196,13 @@ def test_a_directory_of_another_run(tmp_path):
         training.fit(classifier(), task(), TrainingConfig(epochs=2), **short)
     with pytest.raises(ValueError, match="seed = 0, not 1: choose another"):
         training.fit(classifier(), task(), TrainingConfig(epochs=1), seed=1, **short)
+    for part in ("train", "validation"):
+        split = getattr(task(), part)
+        y = np.array(split.y)
+        y[-1] = (y[-1] + 1) % 3
+        other = dataclasses.replace(task(), **{part: dataclasses.replace(split, y=y)})
+        with pytest.raises(ValueError, match="a run with data = '.{16}', not '.{16}': "):
+            training.fit(classifier(), other, TrainingConfig(epochs=1), **short)
     with pytest.raises(ValueError, match="this very run: resume it, or choose"):
         training.fit(classifier(), task(), TrainingConfig(epochs=1), resume=False,
                      **short)
