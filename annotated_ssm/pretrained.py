@@ -81,7 +81,7 @@ def record(name: str) -> dict[str, Any]:
     path = directory(name) / "result.json"
     return json.loads(path.read_text(encoding="utf-8"))
 
-# %% ../nbs/18g_pretrained.ipynb #606529ae
+# %% ../nbs/18g_pretrained.ipynb #a45d8229
 #: How many values a pixel has, and how many pixels a row. Token VALUES + c
 #: stands before the first pixel of a c.
 VALUES, SIDE = 17, 8
@@ -114,7 +114,7 @@ def _images(name, images, n):
 
 def draw(model: nnx.Module, labels: Sequence[int] | Integer[np.ndarray, "n"], *,
          above: Integer[np.ndarray, "n rows 8"] | None = None, seed: int = 0,
-         temperature: float = 1.0) -> Integer[np.ndarray, "n 8 8"]:
+         temperature: float | int = 1.0) -> Integer[np.ndarray, "n 8 8"]:
     """Let a model draw digits, pixel by pixel.
 
     Args:
