@@ -27,7 +27,7 @@ from freshness import EXECUTED, source_stamp  # noqa: E402
 SITE = ROOT / "docs" / "_build" / "html"
 # Caption -> the chapters in the part, first and last.
 PARTS = {"Foundations": (0, 1), "HiPPO and S4": (2, 7), "S5": (8, 10),
-         "Using it": (11, 18), "Results": (19, 99)}
+         "Using it": (11, 18), "Results and other codes": (19, 99)}
 NUMBERED = re.compile(r"(\d+)([a-z]*)_")
 
 
