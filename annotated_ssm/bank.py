@@ -18,7 +18,7 @@ from .s4d import (_arguments, _input_gain, _rows_and_columns,
                                mode_powers, sum_of_modes)
 from .sequences import (check_rate, check_steps, need,
                                      reverse_prefix, run_directions)
-from .state_space import as_arrays, causal_convolution, phi1, vary_together
+from .state_space import as_arrays, causal_convolution, vary_together
 
 ArrayLike = jax.Array | np.ndarray
 
@@ -102,7 +102,7 @@ def last_state(Λ, B_bar, dt, reversed_u, method="zoh"):
 @partial(jax.jit, static_argnums=(7, 8))
 def _convolution(Λ, B, C, dt, u, length, x0, method, conj_sym):
     """One direction at constant step: output without D, and last state."""
-    L, gain = u.shape[-2], _input_gain(Λ, dt, method) * B
+    L, gain = u.shape[-2], _input_gain(Λ * dt, dt, method) * B
     K = sum_of_modes(C * gain, Λ, dt, L, method, conj_sym)
     convolve = lambda u: causal_convolution(u, K.T)
     y = convolve(u) if u.ndim == 2 else jax.vmap(convolve)(u)
@@ -117,11 +117,8 @@ def _convolution(Λ, B, C, dt, u, length, x0, method, conj_sym):
 def _advance(Λ, B, Δ, u_k, x, method):
     """One step of length Δ (..., H) of states (..., M, H), reading u_k (..., H)."""
     z = Λ * (Δ := Δ[..., None, :])
-    if method == "zoh":    # z as it is rounded: its remainder would cost too much here
-        A_bar, gain = jnp.exp(z), Δ * phi1(z)
-    else:
-        A_bar, gain = (1 + z / 2) / (1 - z / 2), Δ / (1 - z / 2)
-    return A_bar * x + gain * B * u_k[..., None, :]
+    A_bar = jnp.exp(z) if method == "zoh" else (1 + z / 2) / (1 - z / 2)
+    return A_bar * x + _input_gain(z, Δ, method) * B * u_k[..., None, :]
 
 
 def _read(C, x, conj_sym):

@@ -17,8 +17,7 @@ from jaxtyping import Array, Complex, Float, Inexact
 
 from .nplr import dplr
 from .sequences import check_dt_range, need
-from .state_space import (_zoh_diagonal, as_arrays, check_count,
-                                       is_concrete, phi1)
+from .state_space import as_arrays, check_count, is_concrete, phi1
 
 ArrayLike = jax.Array | np.ndarray
 Number = float | int | np.number | Inexact[ArrayLike, ""]
@@ -116,10 +115,9 @@ def system(parameters: dict) -> tuple:
 METHODS = ("zoh", "bilinear")
 
 
-def _input_gain(Λ, dt, method):
-    r"""$\bar B / B$, right to rounding however fast a mode turns in a step."""
-    z = Λ * dt
-    return _zoh_diagonal(Λ, dt, z)[1] if method == "zoh" else dt / (1 - z / 2)
+def _input_gain(z, dt, method):
+    r"""$\bar B / B$, for $z = \lambda\Delta$."""
+    return dt * phi1(z) if method == "zoh" else dt / (1 - z / 2)
 
 
 def _arguments(Λ, B, C, dt, L, method):
@@ -165,7 +163,7 @@ def diagonal_kernel_naive(
     z = Λ * dt
     A_bar = jnp.exp(z) if method == "zoh" else (1 + z / 2) / (1 - z / 2)
     V = A_bar[..., None] ** jnp.arange(L)
-    K = jnp.einsum("...n,...nk->...k", C * B * _input_gain(Λ, dt, method), V)
+    K = jnp.einsum("...n,...nk->...k", C * B * _input_gain(z, dt, method), V)
     return (2 if conj_sym else 1) * K.real
 
 # %% ../nbs/07_s4d.ipynb #0d435fa4
@@ -361,7 +359,7 @@ def diagonal_kernel(
     """
     real = jnp.finfo(jnp.result_type(Λ, B, C, jnp.bfloat16)).dtype
     Λ, B, C, dt = _arguments(Λ, B, C, dt, L, method)
-    G = C * B * _input_gain(Λ, dt, method)
+    G = C * B * _input_gain(Λ * dt, dt, method)
     return sum_of_modes(G, Λ, dt, L, method, conj_sym).astype(real)
 
 # %% ../nbs/07_s4d.ipynb #6c8f9806
@@ -426,7 +424,7 @@ def dss_kernel(
     ones = np.ones(np.shape(Λ)[-1:], np.float32)
     Λ, _, w, dt = _arguments(Λ, ones, w, dt, L, "zoh")
     if form == "exp":
-        return sum_of_modes(w * _input_gain(Λ, dt, "zoh"), Λ, dt, L,
+        return sum_of_modes(w * dt * phi1(Λ * dt), Λ, dt, L,
                             conj_sym=conj_sym).astype(real)
     gain, s = _softmax_gain(Λ, dt, L)
     grows = Λ.real > 0
@@ -461,4 +459,4 @@ def dss_to_diagonal(
     gain, s = _softmax_gain(Λ, dt, L)
     last = jnp.exp(_log_of(s, dt, L - 1))        # back from the mirrored wave
     shift = jnp.where(Λ.real > 0, last, 1)
-    return gain * shift / _input_gain(Λ, dt, "zoh"), w
+    return gain * shift / (dt * phi1(Λ * dt)), w
