@@ -17,6 +17,9 @@ COMPILED_ONCE = JAX_COMPILATION_CACHE_DIR=$(CURDIR)/build/cache/jax \
 	JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.1
 # These need the executed notebooks, a browser, or environments of their own.
 SLOW := tests/test_outputs.py tests/test_packaging.py tests/browser
+# Tests compile thousands of small programs and run each once. The notebooks
+# run as users' programs do.
+SMALL := JAX_DISABLE_MOST_OPTIMIZATIONS=1
 # Shapes and dtypes of annotated functions are checked while the tests run.
 CHECKED := --jaxtyping-packages=annotated_ssm,beartype.beartype
 
@@ -41,9 +44,9 @@ serve: site
 	$(PY) -m http.server --bind localhost --directory $(SITE) $(PORT)
 
 test: env chromium
-	$(PY) -m pytest -q -n 2 tests/errors
-	JAX_ENABLE_X64=1 $(PY) -m pytest -q -n 2 tests/float64 $(CHECKED)
-	$(PY) -m pytest -q -n 2 tests $(SLOW:%=--ignore %) \
+	$(SMALL) $(PY) -m pytest -q -n 2 tests/errors
+	$(SMALL) JAX_ENABLE_X64=1 $(PY) -m pytest -q -n 2 tests/float64 $(CHECKED)
+	$(SMALL) $(PY) -m pytest -q -n 2 tests $(SLOW:%=--ignore %) \
 	  --ignore tests/errors --ignore tests/float64 --ignore tests/data $(CHECKED)
 	rm -rf docs/_build/src
 	$(COMPILED_ONCE) $(PY) -m pytest nbs $(SLOW) $(CHECKED)
