@@ -11,15 +11,14 @@ help:
 PY := .venv/bin/python
 SITE := docs/_build/html
 PORT ?= 8000
-# Each notebook runs from the source and again from the wheel: the second run
-# finds what the first one compiled.
-COMPILED_ONCE = JAX_COMPILATION_CACHE_DIR=$(CURDIR)/build/cache/jax \
-	JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.1
-# These need the executed notebooks, a browser, or environments of their own.
-SLOW := tests/test_outputs.py tests/test_packaging.py tests/browser
-# Tests compile thousands of small programs and run each once. The notebooks
-# run as users' programs do.
-SMALL := JAX_DISABLE_MOST_OPTIMIZATIONS=1
+# These need the executed notebooks and a browser, or environments of their own.
+EXECUTED := tests/test_outputs.py tests/browser
+PACKAGED := tests/test_packaging.py
+# Tests compile tens of thousands of small programs and run each once: compiled
+# by the quickest means, they take half the time. The notebooks run as users'
+# programs do, and once more from the wheel, compiled more quickly.
+QUICK := XLA_FLAGS=--xla_cpu_use_fusion_emitters=false
+SMALL := $(QUICK) JAX_DISABLE_MOST_OPTIMIZATIONS=1
 # Shapes and dtypes of annotated functions are checked while the tests run.
 CHECKED := --jaxtyping-packages=annotated_ssm,beartype.beartype
 
@@ -44,12 +43,13 @@ serve: site
 	$(PY) -m http.server --bind localhost --directory $(SITE) $(PORT)
 
 test: env chromium
-	$(SMALL) $(PY) -m pytest -q -n 2 tests/errors
-	$(SMALL) JAX_ENABLE_X64=1 $(PY) -m pytest -q -n 2 tests/float64 $(CHECKED)
-	$(SMALL) $(PY) -m pytest -q -n 2 tests $(SLOW:%=--ignore %) \
-	  --ignore tests/errors --ignore tests/float64 --ignore tests/data $(CHECKED)
+	$(SMALL) $(PY) -m pytest -q -n 2 --dist worksteal tests/errors
+	$(SMALL) JAX_ENABLE_X64=1 $(PY) -m pytest -q -n 2 --dist worksteal tests/float64 $(CHECKED)
+	$(SMALL) $(PY) -m pytest -q -n 2 --dist worksteal tests $(CHECKED) \
+	  $(patsubst %,--ignore %,tests/errors tests/float64 tests/data $(EXECUTED) $(PACKAGED))
 	rm -rf docs/_build/src
-	$(COMPILED_ONCE) $(PY) -m pytest nbs $(SLOW) $(CHECKED)
+	$(PY) -m pytest nbs $(EXECUTED) $(CHECKED)
+	$(QUICK) $(PY) -m pytest $(PACKAGED)
 
 ##   make test-data  the tests that read real series from ANNOTATED_SSM_DATA
 test-data: env

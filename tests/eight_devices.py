@@ -1,6 +1,6 @@
 """Run by test_sequence_parallel.py in a process of its own, with 8 CPU devices.
 
-The argument names a mesh; JAX_ENABLE_X64 says in which precision.
+The arguments name meshes; JAX_ENABLE_X64 says in which precision.
 """
 
 import sys
@@ -33,7 +33,7 @@ MESHES = {
     "2x4": (mesh_of((2, 4), ("data", "sequence")), {"batch": "data"}),
     "4x2": (mesh_of((4, 2), ("data", "sequence")), {"batch": "data"}),
     "unused": (mesh_of((2, 4), ("model", "sequence")), {}),
-    "two axes": (mesh_of((2, 2, 2), ("data", "far", "near")),
+    "two-axes": (mesh_of((2, 2, 2), ("data", "far", "near")),
                  {"batch": "data", "sequence": ("far", "near")}),
     "turned": (mesh_of((2, 4), ("far", "near")), {"sequence": ("near", "far")}),
     "1": (mesh_of((1,), ("sequence",)), {}),
@@ -173,13 +173,13 @@ def s5_layer(mesh, names):
             assert np.abs(np.asarray(one) - other).max() <= 8 * U * size, options
 
 
-name = sys.argv[1]
-mesh, names = MESHES[name]
-with jax.set_mesh(mesh) if name == "explicit" else mesh:
-    lengths(mesh, names, turn=list(MESHES).index(name))
-    if name == "2x4":
-        methods(mesh, names)
-        s5_layer(mesh, names)
-    if name == "8":
-        transformed(mesh, names)
-print("ok")
+for name in sys.argv[1:]:
+    mesh, names = MESHES[name]
+    with jax.set_mesh(mesh) if name == "explicit" else mesh:
+        lengths(mesh, names, turn=[*MESHES].index(name))
+        if name == "2x4":
+            methods(mesh, names)
+            s5_layer(mesh, names)
+        if name == "8":
+            transformed(mesh, names)
+    print(name)

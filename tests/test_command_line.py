@@ -1,12 +1,12 @@
 """The command line from outside: several devices, another rate, where data is from."""
 
 import json
-import os
 import subprocess
 import sys
 
 import pytest
 import tiny_files
+from devices import cpu_devices
 from repository import ROOT
 
 from annotated_ssm import command_line, tasks
@@ -16,12 +16,10 @@ TINY = ["--set=H=8", "--set=P=8", "--set=blocks=1", "--set=depth=1", "--set=drop
 
 def shell(*words, devices=1, folder=None):
     """Run a command line in a process of its own, with so many devices."""
-    flags = f"--xla_force_host_platform_device_count={devices}"
     return subprocess.run(
         [sys.executable, "-m", "annotated_ssm", *map(str, words)], cwd=folder,
         capture_output=True, text=True, timeout=300,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "XLA_FLAGS": flags,
-                          "JAX_PLATFORMS": "cpu"})
+        env=cpu_devices(devices) | {"PYTHONPATH": str(ROOT)})
 
 
 # Several devices

@@ -4,33 +4,30 @@ Devices are counted when JAX starts, so whatever needs several runs in processes
 of its own, with eight pretended ones.
 """
 
-import os
 import socket
 import subprocess
 import sys
 from functools import partial
-from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
+from devices import cpu_devices
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.sharding import Mesh
+from repository import ROOT
 
 from annotated_ssm.scan import (METHODS, a_priori, linear_scan, linear_scan_naive,
                                 scan_sequential, tally)
 from annotated_ssm.sequence_parallel import (collectives, scan_stretches,
                                              sequence_parallel_scan, summarize)
 
-ROOT = Path(__file__).parents[1]
 U = np.finfo(np.float32).eps / 2
 
 
 def environment(devices, **others):
-    flags = f"--xla_force_host_platform_device_count={devices}"
-    return os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu",
-                         "PYTHONPATH": str(ROOT)} | others
+    return cpu_devices(devices) | {"PYTHONPATH": str(ROOT)} | others
 
 
 def run(script, *arguments, devices=8, **others):
@@ -41,15 +38,16 @@ def run(script, *arguments, devices=8, **others):
     return result.stdout.split()
 
 
-@pytest.mark.parametrize("mesh", ["8", "2x4", "4x2", "unused", "two axes", "turned",
-                                  "1", "explicit"])
-def test_value_and_gradient_are_those_of_the_loop(mesh):
-    assert run("eight_devices.py", mesh) == ["ok"]
+# Several meshes share a process, which is slow to start.
+@pytest.mark.parametrize("meshes", [["8", "unused", "1"], ["2x4", "4x2"],
+                                    ["two-axes", "turned", "explicit"]], ids=" ".join)
+def test_value_and_gradient_are_those_of_the_loop(meshes):
+    assert run("eight_devices.py", *meshes) == meshes
 
 
-@pytest.mark.parametrize("mesh", ["8", "2x4"])
-def test_value_and_gradient_in_double_precision(mesh):
-    assert run("eight_devices.py", mesh, JAX_ENABLE_X64="1") == ["ok"]
+def test_value_and_gradient_in_double_precision():
+    meshes = ["8", "2x4"]
+    assert run("eight_devices.py", *meshes, JAX_ENABLE_X64="1") == meshes
 
 
 @pytest.mark.parametrize("kind", ["manual", "explicit"])

@@ -16,6 +16,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import optax
 import pytest
+from devices import cpu_devices
 from flax import nnx
 
 from annotated_ssm import (figures_training, interface, layers, metrics, models,
@@ -569,8 +570,7 @@ def test_killed_at_random_moments(tmp_path):
 # Several devices
 
 def test_eight_devices_and_one():
-    process = child("mesh_training.py", JAX_ENABLE_X64="1",
-                    XLA_FLAGS="--xla_force_host_platform_device_count=8")
+    process = child("mesh_training.py", **cpu_devices(8) | {"JAX_ENABLE_X64": "1"})
     out, error = process.communicate(timeout=300)
     assert process.returncode == 0, error[-2000:]
     got = json.loads(out)

@@ -26,7 +26,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 
-from annotated_ssm import assembly, experiments, tasks
+from annotated_ssm import assembly, datasets, experiments, tasks
 from annotated_ssm.configurations import restored
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -211,10 +211,8 @@ def responses(record, directory):
 
 
 def _write(path, text):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    part.write_text(text + "\n", encoding="utf-8")
-    part.replace(path)
+    with datasets.written_atomically(path) as file:
+        file.write((text + "\n").encode())
 
 
 def keep(record):

@@ -1,11 +1,13 @@
 """The site, built and served, and what Chromium saw on each of its pages."""
 
+import contextlib
 import functools
 import os
 import shutil
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -49,15 +51,21 @@ def site():
         server.shutdown()
 
 
-@pytest.fixture(scope="session")
-def browser():
+@contextlib.contextmanager
+def chromium():
     path = next(filter(None, (shutil.which(name) for name in CHROMIUM if name)), None)
     if path is None:
         pytest.fail("no Chromium: sudo apt-get install chromium", pytrace=False)
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=FLAGS)
-        yield chromium
-        chromium.close()
+        started = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="session")
+def browser():
+    with chromium() as started:
+        yield started
 
 
 @pytest.fixture
@@ -70,18 +78,27 @@ def tab(browser):
 
 
 @pytest.fixture(scope="session")
-def seen(site, browser):
+def seen(site):
     """Page -> what was seen there: once at a desktop's width, in light and in dark,
-    and once at a telephone's."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900},
-                                  color_scheme="light", reduced_motion="reduce")
+    and once at a telephone's. Several browsers share the pages."""
+    many = min(4, os.cpu_count() or 1)
+    with ThreadPoolExecutor(many) as pool:
+        parts = pool.map(functools.partial(look_at, site),
+                         [site.pages[k::many] for k in range(many)])
+        found = {name: facts for part in parts for name, facts in part.items()}
+    return {name: found[name] for name in site.pages}
+
+
+def look_at(site, names):
     found = {}
-    for name in site.pages:
-        # A tab of its own: what one page leaves in memory can't crash a later one.
-        page = context.new_page()
-        found[name] = look(page, site, name)
-        page.close()
-    context.close()
+    with chromium() as browser:
+        context = browser.new_context(viewport={"width": 1280, "height": 900},
+                                      color_scheme="light", reduced_motion="reduce")
+        for name in names:
+            # A tab of its own: what one page leaves in memory can't crash a later one.
+            page = context.new_page()
+            found[name] = look(page, site, name)
+            page.close()
     return found
 
 

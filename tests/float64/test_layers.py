@@ -98,10 +98,12 @@ def test_gradient_equals_finite_differences():
 def test_single_precision_stays_single(layer):
     """Where double is allowed too, in every way of running."""
     u = np.ones((2, 6, H), np.float32)
-    state = layer.init_state(2)
-    for y, x in (layer(u), layer(u, rate=np.float64(2)), layer(u, np.ones(6)),
-                 layer(u, np.ones(6), state=state), layer.step(u[:, 0], state),
-                 layer.step(u[:, 0], state, 2.0, np.float64(2))):
+    state, steps, double = layer.init_state(2), np.ones(6), np.float64(2)
+    ways = (lambda u, x: layer(u), lambda u, x: layer(u, rate=double),
+            lambda u, x: layer(u, steps), lambda u, x: layer(u, steps, state=x),
+            lambda u, x: layer.step(u[:, 0], x),
+            lambda u, x: layer.step(u[:, 0], x, 2.0, double))
+    for y, x in (ways[0](u, state), *(jax.eval_shape(way, u, state) for way in ways)):
         assert y.dtype == jnp.float32 and x.dtype == jnp.complex64
     y, (_, x) = generate(layer, u[:, 0], state, 3)
     assert y.dtype == jnp.float32 and x.dtype == jnp.complex64

@@ -51,8 +51,11 @@ BOTH = {name: functools.partial(make, bidirectional=True)
 HELD = ["S5", "S5 associative", "S5 chunked", "S4D", "DSS"]
 SSM = [name for name in BOTH if name.startswith(("S5", "S4", "DSS"))]
 every_layer = pytest.mark.parametrize("name", CAUSAL)
-both_directions = pytest.mark.parametrize(
-    "name, bidirectional", [(n, False) for n in CAUSAL] + [(n, True) for n in BOTH])
+every_layer_timed_or_not = pytest.mark.parametrize(
+    "name, timed", [(n, t) for n in CAUSAL for t in (False, True)[:1 + (n in TIMED)]])
+in_every_direction_timed_or_not = pytest.mark.parametrize("name, bidirectional, timed", [
+    (n, b, t) for b, names in ((False, CAUSAL), (True, BOTH)) for n in names
+    for t in (False, True)[:1 + (n in TIMED)]])
 
 
 def double(module):
@@ -101,8 +104,7 @@ def take(state, row, bidirectional=False):
 # State
 
 
-@pytest.mark.parametrize("timed", [False, True], ids=["regular", "uneven"])
-@every_layer
+@every_layer_timed_or_not
 def test_a_loop_of_steps_is_the_call(name, timed):
     """state-spaces/s4#52, #115, #135, #158; lindermanlab/S5#4; mamba#146, #806;
     mamba-minimal#19; mamba.py#26: from a state, at lengths of every kind."""
@@ -203,8 +205,7 @@ def test_a_token_is_one_step(name):
 # Padding
 
 
-@pytest.mark.parametrize("timed", [False, True], ids=["regular", "uneven"])
-@both_directions
+@in_every_direction_timed_or_not
 def test_mixed_lengths_in_a_batch(name, bidirectional, timed):
     """state-spaces/s4#55, #86; state-spaces/mamba#236: each row of a padded
     batch is its sequence alone, in both directions too."""
@@ -277,8 +278,8 @@ def test_another_sampling_rate_without_training_again(name, bidirectional):
             close(fine[:, 1::2], y, 1e-11)
 
 
-@pytest.mark.parametrize("timed", [False, True], ids=["regular", "uneven"])
-@pytest.mark.parametrize("name", SSM)
+@pytest.mark.parametrize("name, timed", [
+    (n, t) for n in SSM for t in (False, True)[:1 + (n in TIMED)]])
 def test_reversed_time_swaps_the_directions(name, timed):
     """jax-ml/jax#29313; triton-lang/triton#4362: each coefficient meets its own
     input, whichever way a scan runs."""
