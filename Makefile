@@ -76,6 +76,7 @@ bench: env
 	PYTHONPATH=build/peers $(PY) -m benchmarks.kernels
 	PYTHONPATH=build/peers $(PY) -m benchmarks.layers
 	PYTHONPATH=build/peers $(PY) -m benchmarks.scans
+	PYTHONPATH=build/peers $(PY) -m benchmarks.compilation
 	PYTHONPATH=build/peers $(PY) -m benchmarks.baselines
 	PYTHONPATH=build/peers $(PY) -m benchmarks.generation
 	PYTHONPATH=build/peers $(PY) -m benchmarks.runtime

@@ -6,6 +6,7 @@
 __all__ = ['COMPLEX', 'FREE', 'Agreement', 'largest_difference', 'agree', 'raises', 'Grade', 'grade', 'operations', 'measured']
 
 # %% ../nbs/00b_checks.ipynb #e29f5f4b
+import difflib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -257,4 +258,6 @@ def measured(name: str) -> dict:
             return json.loads(file.read_text(encoding="utf-8"))
     known = {file.relative_to(folder).with_suffix("").as_posix()
              for folder in folders for file in folder.rglob("*.json")}
-    raise ValueError(f"name is {name!r}; need one of {sorted(known)}")
+    near = difflib.get_close_matches(name, sorted(known), cutoff=0)
+    raise ValueError(f"name is {name!r}; need one of {len(known)} results, such as "
+                     + ", ".join(near))

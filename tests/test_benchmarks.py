@@ -68,7 +68,7 @@ def test_a_result_is_written_whole(tmp_path, monkeypatch):
 
 def test_there_are_results():
     there = {path.stem for path in RESULTS}
-    must = {"baselines", "kernels", "layers", "scans"}
+    must = {"baselines", "compilation", "kernels", "layers", "scans"}
     assert must <= there <= must | {"generation", "runtime"}
 
 
