@@ -1,6 +1,6 @@
 ## Two commands need make, Python 3.11, 3.12 or 3.13, a network, 2 GB of disk:
-##   make site       build the website, and say where it is: about 10 minutes
-##   make test       run everything that CI runs: half an hour to an hour on two
+##   make site       build the website, and say where it is: a quarter of an hour
+##   make test       run everything that CI runs: about an hour on two
 ##                   cores; Chromium is installed with apt, or you are told how
 ## PYTHON=/path/to/python chooses the interpreter. The others:
 
