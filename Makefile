@@ -18,7 +18,7 @@ PACKAGED := tests/test_packaging.py
 # by the quickest means, they take half the time. The notebooks run as users'
 # programs do, and once more from the wheel, compiled more quickly.
 QUICK := XLA_FLAGS=--xla_cpu_use_fusion_emitters=false
-SMALL := $(QUICK) JAX_DISABLE_MOST_OPTIMIZATIONS=1
+TESTS := $(QUICK) JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PY) -m pytest -q -n 2 --dist worksteal
 # Shapes and dtypes of annotated functions are checked while the tests run.
 CHECKED := --jaxtyping-packages=annotated_ssm,beartype.beartype
 
@@ -43,9 +43,9 @@ serve: site
 	$(PY) -m http.server --bind localhost --directory $(SITE) $(PORT)
 
 test: env chromium
-	$(SMALL) $(PY) -m pytest -q -n 2 --dist worksteal tests/errors
-	$(SMALL) JAX_ENABLE_X64=1 $(PY) -m pytest -q -n 2 --dist worksteal tests/float64 $(CHECKED)
-	$(SMALL) $(PY) -m pytest -q -n 2 --dist worksteal tests $(CHECKED) \
+	$(TESTS) tests/errors
+	JAX_ENABLE_X64=1 $(TESTS) tests/float64 $(CHECKED)
+	$(TESTS) tests $(CHECKED) \
 	  $(patsubst %,--ignore %,tests/errors tests/float64 tests/data $(EXECUTED) $(PACKAGED))
 	rm -rf docs/_build/src
 	$(PY) -m pytest nbs $(EXECUTED) $(CHECKED)

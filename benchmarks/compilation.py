@@ -6,17 +6,13 @@ Writes results/benchmarks/compilation.json. From the call to the program, tracin
 included; every shape in a process of its own, and nothing is compiled twice.
 """
 
-import json
-import subprocess
-import sys
 import time
 
 import jax
 import numpy as np
 
-from benchmarks import peers
 from benchmarks.measure import provenance, record
-from benchmarks.scans import SHAPES, gradient, ours, problem
+from benchmarks.scans import alone, gradient, ours, problem, reference, start_with
 
 
 def seconds(function, arguments):
@@ -27,11 +23,10 @@ def seconds(function, arguments):
     return time.perf_counter() - start
 
 
-def shape(batch, L, H, P, gradients, rounds=3):
+def shape(batch, L, H, P, gradients, rounds):
     """Both at one shape; the first round isn't counted."""
     arguments = problem(batch, L, H, P)
-    functions = {"ours": ours({}, batch, L),
-                 "reference": jax.vmap(peers.s5_scan_layer, (*[None] * 5, 0))}
+    functions = {"ours": ours({}, batch, L), "reference": reference}
     if gradients:
         functions = {name: gradient(f) for name, f in functions.items()}
     times = np.array([[seconds(f, arguments) for f in functions.values()]
@@ -44,19 +39,9 @@ def shape(batch, L, H, P, gradients, rounds=3):
 
 def main(quick=False):
     result = provenance(quick=quick, dtype="float32", seed=0)
-    result["shapes"] = []
-    for sizes in [(2, 48, 4, 2)] if quick else SHAPES:
-        for gradients in (False, True):
-            alone = [sys.executable, "-m", "benchmarks.compilation", "--shape",
-                     *map(str, sizes), str(int(gradients)), str(1 if quick else 3)]
-            result["shapes"].append(json.loads(subprocess.run(
-                alone, check=True, text=True, stdout=subprocess.PIPE).stdout))
+    result["shapes"] = alone("benchmarks.compilation", quick, rounds=1 if quick else 3)
     print(result if quick else record("compilation", result))
 
 
 if __name__ == "__main__":
-    if "--shape" in sys.argv:
-        *sizes, gradients, rounds = map(int, sys.argv[2:])
-        print(json.dumps(shape(*sizes, bool(gradients), rounds)))
-    else:
-        main("--quick" in sys.argv)
+    start_with(main, shape)

@@ -17,6 +17,8 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from annotated_ssm.datasets import written_atomically
+
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results" / "benchmarks"
 
@@ -116,9 +118,7 @@ def provenance(**configuration):
 
 def record(name, result):
     """Write results/benchmarks/NAME.json, whole or not at all."""
-    RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / f"{name}.json"
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
-    part.replace(path)
+    with written_atomically(path) as file:
+        file.write((json.dumps(result, indent=1, ensure_ascii=False) + "\n").encode())
     return path

@@ -48,6 +48,10 @@ def ours(options, batch, L):
     return lambda *problem: s5.apply_ssm(*problem, **options)[0]
 
 
+#: The algorithm of the paper's authors, as a function of the problem.
+reference = jax.vmap(peers.s5_scan_layer, (*[None] * 5, 0))
+
+
 def discretax(H, P):
     """The published S5 of discretax, given the same numbers."""
     mixer = S5SequenceMixer(H, jax.random.key(0), state_dim=2 * P)
@@ -72,7 +76,7 @@ def shape(batch, L, H, P, gradients, rounds=11):
     """All candidates at one shape, in turn."""
     arguments = problem(batch, L, H, P)
     functions = {name: ours(options, batch, L) for name, options in METHODS.items()}
-    functions["reference"] = jax.vmap(peers.s5_scan_layer, (*[None] * 5, 0))
+    functions["reference"] = reference
     functions["discretax"] = discretax(H, P)
     truth = functions["reference"](*arguments)
     for name, function in functions.items():
@@ -86,17 +90,30 @@ def shape(batch, L, H, P, gradients, rounds=11):
                                budget=90, others=["discretax"])}
 
 
+def alone(module, quick, rounds):
+    """What a module finds at each shape, in a process of its own."""
+    return [json.loads(subprocess.run(
+        [sys.executable, "-m", module, "--shape", *map(str, sizes),
+         str(int(gradients)), str(rounds)],
+        check=True, text=True, stdout=subprocess.PIPE).stdout)
+        for sizes in ([(2, 48, 4, 2)] if quick else SHAPES)
+        for gradients in (False, True)]
+
+
+def start_with(main, shape):
+    """All shapes, or the one that `alone` has asked for."""
+    if "--shape" in sys.argv:
+        *sizes, gradients, rounds = map(int, sys.argv[2:])
+        print(json.dumps(shape(*sizes, bool(gradients), rounds)))
+    else:
+        main("--quick" in sys.argv)
+
+
 def main(quick=False):
     start = time.perf_counter()
     result = provenance(quick=quick, dt=[1e-3, 1e-1], dtype="float32", seed=0,
                         peers={"discretax": version("discretax")})
-    result["shapes"] = []
-    for sizes in [(2, 48, 4, 2)] if quick else SHAPES:
-        for gradients in (False, True):
-            alone = [sys.executable, "-m", "benchmarks.scans", "--shape",
-                     *map(str, sizes), str(int(gradients)), str(3 if quick else 11)]
-            result["shapes"].append(json.loads(subprocess.run(
-                alone, check=True, text=True, stdout=subprocess.PIPE).stdout))
+    result["shapes"] = alone("benchmarks.scans", quick, rounds=3 if quick else 11)
     result["wall_s"] = round(time.perf_counter() - start, 1)
     if quick:
         print(result)
@@ -105,8 +122,4 @@ def main(quick=False):
 
 
 if __name__ == "__main__":
-    if "--shape" in sys.argv:
-        *sizes, gradients, rounds = map(int, sys.argv[2:])
-        print(json.dumps(shape(*sizes, bool(gradients), rounds)))
-    else:
-        main("--quick" in sys.argv)
+    start_with(main, shape)

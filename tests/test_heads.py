@@ -346,10 +346,10 @@ def test_writing_runs_in_evaluation_mode_and_changes_nothing():
     assert not model.backbone.blocks[0].glu.dropout.deterministic
 
 
-def test_tree_mode_of_nnx():
-    """The other mode than the usual one, in which all other tests run."""
+@pytest.mark.parametrize("tree", [False, True], ids=["graph", "tree"])
+def test_both_modes_of_nnx(tree):
     script = Path(__file__).parent / "nnx_heads.py"
-    mode = {"NNX_GRAPH_MODE": "false", "NNX_GRAPH_UPDATES": "false"}
+    mode = {"NNX_GRAPH_MODE": "false", "NNX_GRAPH_UPDATES": "false"} if tree else {}
     result = subprocess.run([sys.executable, script], capture_output=True,
                             text=True, env=os.environ | mode)
     assert result.returncode == 0, result.stderr

@@ -95,13 +95,14 @@ def dense(shared, data):
     return jax.vmap(lambda u: recurrence(*shared, u))(data)
 
 
-# Every loop in one case or another; test_sequence_parallel.py has their combinations.
-scans("constant", reverse=False)
-scans("full", reverse=True)
-layers("s5", s5_system(), s5.apply_ssm, {"mask": 0, "x0": real(2, BATCH, P) + 0j},
-       {"scan_method": "time_invariant"})
-layers("s5", s5_system(), s5.apply_ssm, {"steps": 0},
-       {"scan_method": "associative"}, {"scan_method": "chunked", "chunk": 2})
+for kind in "constant", "full":
+    for reverse in False, True:
+        scans(kind, reverse)
+ways = [{"scan_method": method} for method in METHODS if method != "chunked"]
+ways.append({"scan_method": "chunked", "chunk": 2})
+layers("s5", s5_system(), s5.apply_ssm, {"mask": 0, "x0": real(2, BATCH, P) + 0j}, *ways)
+ways = [way for way in ways if way["scan_method"] != "time_invariant"]
+layers("s5", s5_system(), s5.apply_ssm, {"steps": 0}, *ways)
 for module, initial in (bank, s4d), (s4, s4):
     system = initial.system(initial.initialize(jax.random.key(0), H, N,
                                                bidirectional=True))

@@ -12,10 +12,10 @@ import re
 import sys
 import types
 import typing
-from pathlib import Path
 from pprint import pformat
 
 from bibliography import escape
+from freshness import ROOT
 from sphinx.ext.napoleon import Config, GoogleDocstring
 
 # The mark tells book.py to take the quotes off: a signature must be Python.
@@ -127,8 +127,8 @@ def entry(module, notebook, name, value):
     shown = (annotation(value) if typing.get_origin(value) else
              pformat(value, width=68, sort_dicts=False))
     # Where things lie on the machine that builds the site is nobody's business.
-    places = str(Path(importlib.import_module(module).__file__).parents[1]), sys.prefix
-    if len(shown) > 1500 or any(part in shown for part in (" at 0x", *places)):
+    if len(shown) > 1500 or any(part in shown for part in
+                                (" at 0x", str(ROOT), sys.prefix)):
         return [*lines, "", *indent(link)]
     if len(shown) <= 60:
         return [*lines, f"   :value: {shown}", "", *indent(link)]

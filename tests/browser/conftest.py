@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from kernels import AT_ONCE
 from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,10 +82,9 @@ def tab(browser):
 def seen(site):
     """Page -> what was seen there: once at a desktop's width, in light and in dark,
     and once at a telephone's. Several browsers share the pages."""
-    many = min(4, os.cpu_count() or 1)
-    with ThreadPoolExecutor(many) as pool:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
         parts = pool.map(functools.partial(look_at, site),
-                         [site.pages[k::many] for k in range(many)])
+                         [site.pages[k::AT_ONCE] for k in range(AT_ONCE)])
         found = {name: facts for part in parts for name, facts in part.items()}
     return {name: found[name] for name in site.pages}
 

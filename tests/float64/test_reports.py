@@ -51,11 +51,12 @@ BOTH = {name: functools.partial(make, bidirectional=True)
 HELD = ["S5", "S5 associative", "S5 chunked", "S4D", "DSS"]
 SSM = [name for name in BOTH if name.startswith(("S5", "S4", "DSS"))]
 every_layer = pytest.mark.parametrize("name", CAUSAL)
-every_layer_timed_or_not = pytest.mark.parametrize(
-    "name, timed", [(n, t) for n in CAUSAL for t in (False, True)[:1 + (n in TIMED)]])
-in_every_direction_timed_or_not = pytest.mark.parametrize("name, bidirectional, timed", [
-    (n, b, t) for b, names in ((False, CAUSAL), (True, BOTH)) for n in names
-    for t in (False, True)[:1 + (n in TIMED)]])
+
+
+def with_intervals_too(names):
+    """(name, timed): every layer without intervals, and with them if it knows them."""
+    return [(n, timed) for n in names for timed in ((False, True) if n in TIMED
+                                                    else (False,))]
 
 
 def double(module):
@@ -104,7 +105,7 @@ def take(state, row, bidirectional=False):
 # State
 
 
-@every_layer_timed_or_not
+@pytest.mark.parametrize("name, timed", with_intervals_too(CAUSAL))
 def test_a_loop_of_steps_is_the_call(name, timed):
     """state-spaces/s4#52, #115, #135, #158; lindermanlab/S5#4; mamba#146, #806;
     mamba-minimal#19; mamba.py#26: from a state, at lengths of every kind."""
@@ -205,7 +206,9 @@ def test_a_token_is_one_step(name):
 # Padding
 
 
-@in_every_direction_timed_or_not
+@pytest.mark.parametrize("name, bidirectional, timed", [
+    (n, both, timed) for both, names in ((False, CAUSAL), (True, BOTH))
+    for n, timed in with_intervals_too(names)])
 def test_mixed_lengths_in_a_batch(name, bidirectional, timed):
     """state-spaces/s4#55, #86; state-spaces/mamba#236: each row of a padded
     batch is its sequence alone, in both directions too."""
@@ -278,8 +281,7 @@ def test_another_sampling_rate_without_training_again(name, bidirectional):
             close(fine[:, 1::2], y, 1e-11)
 
 
-@pytest.mark.parametrize("name, timed", [
-    (n, t) for n in SSM for t in (False, True)[:1 + (n in TIMED)]])
+@pytest.mark.parametrize("name, timed", with_intervals_too(SSM))
 def test_reversed_time_swaps_the_directions(name, timed):
     """jax-ml/jax#29313; triton-lang/triton#4362: each coefficient meets its own
     input, whichever way a scan runs."""
