@@ -146,8 +146,8 @@ EXPERIMENTS["mnist-permuted-small"] = replace(
     description="the same, in a fixed random order of pixels")
 EXPERIMENTS["spoken-digits-s5"] = spoken = Experiment(
     "S5 on spoken digits, raw sound at 8 kHz", "spoken_digits", stem=24, depth=4,
-    pools=(8, 4, 2, 1, 1), augment="sound", training=TrainingConfig(
-        epochs=13, batch_size=25, learning_rate=5e-3, ssm_learning_rate=2e-3,
+    pools=(8, 4, 2, 1, 1), dropout=0.0, augment="sound", training=TrainingConfig(
+        epochs=30, batch_size=25, learning_rate=1.5e-2, ssm_learning_rate=1e-2,
         label_smoothing=0.05))
 EXPERIMENTS["spoken-digits-s4"] = replace(
     spoken, layer="S4", N=32, description="S4 on spoken digits, raw sound at 8 kHz")
@@ -161,9 +161,9 @@ for _layer in "S5", "S4":
 EXPERIMENTS["pendulum-s5"] = pendulum = Experiment(
     "S5 on the pendulum at uneven times, told the intervals", "pendulum",
     {"counts": (2_000, 1_000, 1_000)}, depth=4, H=48, P=32, blocks=4,
-    bidirectional=False, norm="layer", dropout=0.05, encoder="mlp",
+    bidirectional=False, norm="layer", dropout=0.0, encoder="mlp",
     augment="task", training=TrainingConfig(
-        epochs=110, batch_size=50, learning_rate=6e-3, ssm_learning_rate=3e-3))
+        epochs=300, batch_size=50, learning_rate=6e-3, ssm_learning_rate=3e-3))
 EXPERIMENTS["pendulum-s5-ignored"] = replace(
     pendulum, options=pendulum.options | {"times": "ignored"},
     description="S5 on the pendulum, not told the intervals")

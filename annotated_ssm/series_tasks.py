@@ -33,8 +33,9 @@ def film_variant(made: films.Sequences, times: str, split: Examples, seed: int,
                  epoch: int) -> Split:
     """The same films behind new noise, half of them in a mirror.
 
-    A help that the papers' models didn't have: the noise is drawn anew in
-    every epoch, which only a generator can do, and a mirrored film is a film.
+    A help that the papers' models didn't have: which frames the noise hides is
+    drawn anew in every epoch, and so is the noise, which only a generator can
+    do; and a mirrored film is a film.
 
     Args:
         made: the films, with their frames before the noise.
@@ -45,7 +46,9 @@ def film_variant(made: films.Sequences, times: str, split: Examples, seed: int,
     Returns:
         As many examples, in the same order.
     """
-    u, y = films.remix(made.clean, made.factors, seed, epoch, 1), made.y
+    factors = films.noise_factors(Stream(seed, epoch, 2), len(made.clean))
+    factors = np.take_along_axis(factors, made.times, axis=1)
+    u, y = films.remix(made.clean, factors, seed, epoch, 1), made.y
     turned = Stream(seed, epoch).uniform(len(u)) < 0.5
     other_u, other_y = films.mirror(u[turned], y[turned])
     u[turned], y = other_u, np.array(y)
