@@ -144,6 +144,8 @@ EXPERIMENTS["mnist-small"] = mnist = Experiment(
 EXPERIMENTS["mnist-permuted-small"] = replace(
     mnist, options={"permutation": 0}, augment="none",
     description="the same, in a fixed random order of pixels")
+EXPERIMENTS["fashion-small"] = replace(
+    mnist, task="fashion_mnist", description="the same model on 28×28 clothes")
 EXPERIMENTS["spoken-digits-s5"] = spoken = Experiment(
     "S5 on spoken digits, raw sound at 8 kHz", "spoken_digits", stem=24, depth=4,
     pools=(8, 4, 2, 1, 1), dropout=0.0, augment="sound", training=TrainingConfig(
@@ -214,20 +216,33 @@ _compare("listops-small", ("s5", "s4", "gru", "attention"), task="listops",
          training=TrainingConfig(epochs=20))
 _small = dict(depth=2, bidirectional=False, norm="layer", dropout=0.0)
 _counts = {"counts": (10_000, 1_000, 1_000)}
-for _task, _what in (("copying", "copying after a wait"),
-                     ("selective_copying", "copying, symbols among blanks"),
-                     ("recall", "associative recall")):
-    _compare(_task.replace("_", "-"), ("s5", "s4", "gru"), task=_task, what=_what,
-             options=_counts, training=TrainingConfig(epochs=20), **_small)
-EXPERIMENTS["recall-attention"] = replace(
-    EXPERIMENTS["recall-s5"], layer="Attention",
-    description="Attention on associative recall")
+_looking_back = "s5", "s4", "gru", "attention"
+for _task, _what, _layers, _options in (
+        ("copying", "copying after a wait", _looking_back[:3], _counts),
+        ("selective_copying", "copying, symbols among blanks", _looking_back[:3],
+         _counts),
+        ("reverse_copying", "copying backwards", _looking_back[:3], _counts),
+        ("recall", "associative recall", _looking_back, _counts),
+        ("induction", "what followed the marker", _looking_back, _counts),
+        ("adding", "the sum of two marked numbers", _looking_back[:3],
+         _counts | {"length": 200}),
+        ("delay", "a signal of 256 samples ago", _looking_back[:3], {}),
+        ("reconstruct", "a whole signal, again", _looking_back[:3], {}),
+        ("mackey_glass", "a chaotic series", _looking_back[:3],
+         {"counts": (1_024, 64, 64), "length": 1_000})):
+    _compare(_task.replace("_", "-"), _layers, task=_task, what=_what,
+             options=_options, training=TrainingConfig(epochs=20), **_small)
 _LAYERS |= {"s4d": dict(layer="S4D", N=32), "dss": dict(layer="DSS", N=32)}
 _compare("pixels-digits", ("s5", "s4", "s4d", "dss"), task="pixels",
          what="8×8 digits, drawn pixel by pixel",
          options={"source": "digits", "labelled": True}, dt_min=1e-2, dt_max=1.0,
          training=TrainingConfig(epochs=32, batch_size=20),
          **(_small | dict(depth=3, dropout=0.1, glu="full")))
+for _source in "mnist", "cifar10":
+    EXPERIMENTS[f"pixels-{_source}-s4"] = Experiment(
+        f"S4 on {_source}, drawn pixel by pixel", "pixels", {"source": _source},
+        layer="S4", H=128, depth=6, bidirectional=False, norm="layer", glu="full",
+        training=TrainingConfig(batch_size=16))
 EXPERIMENTS["characters-s5"] = Experiment(
     "S5 on enwik8, the next byte", "characters", H=128, depth=4, P=128,
     bidirectional=False, norm="layer", training=TrainingConfig(epochs=2))

@@ -43,10 +43,18 @@ FORMS = {
     "pixels": Form(18, 17, 64, "tokens", True, False, True),
     "copying": Form(10, 10, 120, "tokens", True, False, True),
     "selective_copying": Form(10, 10, 120, "tokens", True, False, True),
+    "reverse_copying": Form(10, 10, 120, "tokens", True, False, True),
     "recall": Form(17, 17, 20, "tokens", True, False, True),
+    "induction": Form(21, 21, 30, "tokens", True, False, True),
+    "adding": Form(2, 1, 1000, "regression", False, False, False),
+    "delay": Form(1, 1, 1024, "regression", False, False, True),
+    "reconstruct": Form(1, 1, 1024, "regression", False, False, True),
+    "mackey_glass": Form(1, 1, 5000, "regression", False, False, True),
 }
-MADE = ("listops", "pendulum", "digits", "pixels", "copying",
-        "selective_copying", "recall")
+FORMS["fashion_mnist"] = FORMS["mnist"]
+MADE = ("listops", "pendulum", "digits", "pixels", "copying", "selective_copying",
+        "reverse_copying", "recall", "induction", "adding", "delay", "reconstruct",
+        "mackey_glass")
 # Of experiments with equal models one is enough.
 MODELS = {dataclasses.replace(
     experiment, description="", options={}, augment="none", blocks=1, dt_min=1e-3,
@@ -70,6 +78,10 @@ def test_configurations_are_hashable_and_come_back_from_a_file(name):
     table = experiments.settings(experiment)
     assert configurations.restored(json.loads(json.dumps(table))) == experiment
     assert experiment.task in FORMS
+
+
+def test_every_task_runs_from_one_command():
+    assert {e.task for e in catalogue.EXPERIMENTS.values()} == set(tasks.names())
 
 
 @pytest.mark.parametrize("name", MADE)

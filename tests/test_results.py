@@ -151,6 +151,30 @@ def test_what_a_record_lacks_is_added_without_a_new_run(tmp_path, monkeypatch):
     assert tool.missing("digits", 0, out)
 
 
+def test_a_night_tells_what_has_become_worse(monkeypatch):
+    """Three standard errors for shares, a quarter for errors; a gain is no fault."""
+    share = {"metric": "accuracy", "test": {"accuracy": 0.9}, "test_examples": 400}
+    bound = 0.9 - 3 * math.sqrt(2 * 0.9 * 0.1 / 400) - 1 / 400
+    error = {"metric": "mse", "test": {"mse": 4e-3}, "test_examples": 1000}
+    for then, good, bad in (share, bound + 1e-3, bound - 1e-3), (error, 4.9e-3, 5.1e-3):
+        now = lambda value: then | {"test": {then["metric"]: value}}
+        assert not tool.worse(then, now(good)) and tool.worse(then, now(bad))
+    assert not tool.worse(share, share | {"test": {"accuracy": 1.0}})
+
+    found = {"digits": share | {"test": {"accuracy": 0.5}}, "recall-s5": None,
+             "pendulum-s5": error, "spoken-digits-s5": share}
+    before = {"digits": share, "recall-s5": share, "pendulum-s5": error}
+    monkeypatch.setattr(tool, "measure", lambda name, *_: found[name])
+    monkeypatch.setattr(tool, "kept", lambda name, seed: before.get(name))
+    told = {name: tool.nightly(name, "nowhere") for name in found}
+    assert "0.5, was 0.9" in told["digits"] and "failed" in told["recall-s5"]
+    assert told["pendulum-s5"] is None and "no record" in told["spoken-digits-s5"]
+    monkeypatch.setattr(sys, "argv", ["results.py", "--nightly"])
+    monkeypatch.setattr(tool, "NIGHTLY", ("digits", "pendulum-s5"))
+    with pytest.raises(SystemExit, match="digits: accuracy 0.5"):
+        tool.main()
+
+
 def test_the_response_of_a_feature_is_its_kernel():
     """Of a causal layer, from the lit pixel on, without the direct term."""
     from annotated_ssm.layers import S4
