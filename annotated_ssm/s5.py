@@ -88,7 +88,7 @@ def _packed_input(B, u):
 def _packed_output(C, x, conj_sym):
     """$2\\,\\mathrm{Re}(Cx)$ (or $\\mathrm{Re}(Cx)$), again one real product."""
     y = jnp.concatenate([x.real, x.imag], -1) @ jnp.concatenate(
-        [C.real, -C.imag], -1).T
+        [C.real.T, -C.imag.T])
     return 2 * y if conj_sym else y
 
 # %% ../nbs/09_s5.ipynb #59718349

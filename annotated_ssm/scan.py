@@ -408,7 +408,7 @@ def _forward(function, chunk, reverse, axis, parameters, x0, inputs):
 
     carry, starts = lax.scan(
         lambda carry, i: run(carry, first + i * chunk, chunk),
-        (x0, outputs), jnp.arange(whole), reverse=reverse)
+        (x0, outputs), jnp.arange(whole, dtype=jnp.uint32), reverse=reverse)
     x_rest = carry[0]
     if rest:
         carry, _ = run(carry, last, rest)
@@ -441,7 +441,7 @@ def _backward(function, sizes, reverse, axis, residuals, bars):
         bars, _ = run(bars, x_rest, last, rest)
     bars, _ = lax.scan(
         lambda bars, ix: run(bars, ix[1], first + ix[0] * chunk, chunk),
-        bars, (jnp.arange(whole), starts), reverse=not reverse)
+        bars, (jnp.arange(whole, dtype=jnp.uint32), starts), reverse=not reverse)
     x_bar, parameters_bar, inputs_bar = bars
     parameters_bar = jax.tree.map(lambda bar, z: bar.astype(jnp.result_type(z)),
                                   parameters_bar, parameters)

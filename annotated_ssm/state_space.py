@@ -358,14 +358,22 @@ def phi1(z: Inexact[ArrayLike, "..."] | Scalar) -> Inexact[Array, "..."]:
     return _moment(*_inexact(*as_arrays(z)), 0)
 
 # %% ../nbs/01_state_space.ipynb #zohrem01
+def _upper_half(v):
+    """A real array with the lower half of its digits set to 0."""
+    kind = jnp.finfo(v.dtype)
+    bits = jnp.dtype(f"uint{kind.bits}")
+    keep = np.array(2**kind.bits - 2**(kind.nmant // 2 + 1), bits)
+    return lax.bitcast_convert_type(lax.bitcast_convert_type(v, bits) & keep, v.dtype)
+
+
 def _remainder(x, y):
     """What rounding took away from the product of two real arrays."""
-    exponent, digits = jnp.finfo(x.dtype).nexp, jnp.finfo(x.dtype).nmant
-    cut = lambda v, n: lax.reduce_precision(v, exponent, n)
-    a, b = cut(x, (digits - 1) // 2), cut(y, (digits - 1) // 2)
-    rest, last = x - a, y - b
-    lost = ((a * b - cut(x * y, digits)) + a * last + rest * b) + rest * last
-    return lax.stop_gradient(jnp.where(jnp.isfinite(lost), lost, 0))
+    x, y = lax.stop_gradient((x, y))
+    a, b = _upper_half(x), _upper_half(y)   # products of halves are exact
+    rest, last, kind = x - a, y - b, jnp.finfo(x.dtype)
+    rounded = lax.reduce_precision(x * y, kind.nexp, kind.nmant)
+    lost = ((a * b - rounded) + a * last + rest * b) + rest * last
+    return jnp.where(jnp.isfinite(lost), lost, 0)
 
 
 def _zoh_diagonal(Λ, dt, z):

@@ -175,6 +175,33 @@ def test_a_night_tells_what_has_become_worse(monkeypatch):
         tool.main()
 
 
+@pytest.mark.parametrize("path", RESULTS, ids=lambda p: p.stem)
+def test_a_spread_is_that_of_the_tests_error(path):
+    record = json.loads(path.read_text(encoding="utf-8"))
+    assert tool.no_spread(record) is False
+    if record["name"] in tool.UNEVEN:
+        found, n = record["spread"], record["test_examples"]
+        assert 1 / n <= found["worst_share"] < 1
+        # of numbers ≥ 0 with this mean, none has a larger deviation
+        assert 0 < found["standard_error"] <= record["test"]["mse"]
+        assert found["median"] < 2 * record["test"]["mse"]
+
+
+def test_the_spread_of_a_run(tmp_path, monkeypatch):
+    tiny = replace(experiments.get("pendulum-s5"), H=4, P=4, blocks=1, depth=1,
+                   options={"counts": (8, 4, 6)}, training=replace(
+                       experiments.get("pendulum-s5").training, epochs=1, batch_size=4))
+    monkeypatch.setitem(experiments.EXPERIMENTS, "pendulum-s5", tiny)
+    record = experiments.run("pendulum-s5", 0, out=tmp_path, progress=False)
+    found = tool.spread(record, tmp_path / "pendulum-s5-seed0")
+    model = experiments.load(tmp_path / "pendulum-s5-seed0")
+    test = experiments.tasks.get("pendulum", counts=(8, 4, 6)).test
+    each = np.mean((np.array(model(test.u, test.steps)) - test.y) ** 2, axis=(1, 2))
+    np.testing.assert_allclose(found["standard_error"], np.std(each, ddof=1) / 6**0.5,
+                               rtol=1e-4)
+    np.testing.assert_allclose(found["worst_share"], max(each) / sum(each), rtol=1e-4)
+
+
 def test_the_response_of_a_feature_is_its_kernel():
     """Of a causal layer, from the lit pixel on, without the direct term."""
     from annotated_ssm.layers import S4

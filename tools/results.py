@@ -26,6 +26,7 @@ from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
+from flax import nnx
 
 from annotated_ssm import assembly, datasets, experiments, tasks
 from annotated_ssm.configurations import restored
@@ -64,6 +65,8 @@ _HALF_RATE = {
 EVALUATIONS = {
     "spoken-digits-s5": _HALF_RATE, "spoken-digits-s4": _HALF_RATE,
     "pendulum-s5": {"intervals not told": {"overrides": {"task.times": "ignored"}}}}
+#: Of these, it is kept how unevenly the test's error lies on its examples.
+UNEVEN = ("pendulum-s5", "pendulum-s5-ignored", "pendulum-s5-appended", "pendulum-gru")
 # Of these, seed 0, the layers' responses are kept, as images of 8×8 pixels.
 KERNELS = ("digits", "ablation-s4-legs-trained")
 SHAPE, PIXEL, STRONGEST = (8, 8), (3, 4), 8
@@ -88,6 +91,11 @@ def lacking(record):
             if there.get(name, {}).get("asked") != arguments}
 
 
+def no_spread(record):
+    """Whether the spread of the test's error should be kept and isn't."""
+    return record["name"] in UNEVEN and "spread" not in record
+
+
 def no_responses(record):
     """Whether the model's responses should be kept and aren't."""
     return (record["seed"] == 0 and record["name"] in KERNELS
@@ -106,15 +114,16 @@ def has_model(record, out):
 def missing(name, seed, out):
     """Whether a run has to be made: no record, or no way to complete it."""
     record = kept(name, seed)
-    return record is None or (bool(lacking(record) or no_responses(record))
-                              and not has_model(record, out))
+    return record is None or (
+        bool(lacking(record) or no_responses(record) or no_spread(record))
+        and not has_model(record, out))
 
 
 def complete(name, seed):
     """Whether there is a record to which nothing is to be added."""
     record = kept(name, seed)
     return record is not None and not lacking(record) and (
-        "rivals" in record) and not no_responses(record)
+        "rivals" in record) and not no_responses(record) and not no_spread(record)
 
 
 def measure(name, seed, out, data=None):
@@ -148,6 +157,24 @@ def rivals(record, data=None):
     return _scores[key]
 
 
+def spread(record, directory, data=None):
+    """The standard error of the test's squared error, and its worst example."""
+    experiment = restored(record["configuration"])
+    test = tasks.get(experiment.task, data, **experiment.options).test
+    model, errors = experiments.load(directory), []
+    answers = nnx.jit(lambda model, u, steps: model(u, steps))
+    for i in range(0, len(test), experiment.training.batch_size):
+        these = slice(i, i + experiment.training.batch_size)
+        steps = None if test.steps is None else test.steps[these]
+        off = np.asarray(answers(model, test.u[these], steps), np.float64)
+        errors.extend(np.mean((off - test.y[these]) ** 2, axis=(1, 2)))
+    errors = np.array(errors)
+    assert np.isclose(errors.mean(), record["test"]["mse"], rtol=1e-4)
+    return {"standard_error": errors.std(ddof=1) / np.sqrt(len(errors)),
+            "worst_share": errors.max() / errors.sum(),
+            "median": float(np.median(errors))}
+
+
 def added(record, out, data=None):
     """The record with what it lacks; None if the package isn't as committed."""
     here = experiments.provenance()
@@ -164,6 +191,8 @@ def added(record, out, data=None):
                                  **arguments).items()}
             for name, arguments in asked.items()}
         new["evaluations"] = record.get("evaluations", {}) | found
+    if no_spread(record):
+        new["spread"] = spread(record, directory, data)
     if new:
         new["judged"] = {key: here[key] for key in
                          ("commit", "uncommitted", "device", "date")}
