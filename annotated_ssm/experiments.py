@@ -149,11 +149,12 @@ def run_directory(out: str | Path, name: str, seed: int, experiment: Experiment
 class _AtRate(nnx.Module):
     """A model on sequences that were sampled at another rate."""
 
-    def __init__(self, model, rate):
-        self.model, self.rate = model, rate
+    def __init__(self, model, rate, pools=None):
+        self.model, self.rate, self.pools = model, rate, pools
 
     def __call__(self, u, steps=None, mask=None):
-        return self.model(u, steps, mask, self.rate)
+        other = () if self.pools is None else (self.pools,)
+        return self.model(u, steps, mask, self.rate, *other)
 
 
 class Trial(NamedTuple):
@@ -334,27 +335,34 @@ def evaluate(directory: str | Path, split: str = "validation", *,
         split: "validation", or "test" at the very end.
         rate: sampling rate in training over that of the data; None for what
             the task says: 2 for a test with every second sample, for example.
-        overrides: settings of the task ("task.x") or "batch_size".
+        overrides: settings of the task ("task.x"), "batch_size" or "pools", as
+            many as the model has: at half the rate, half as many samples are
+            as long; see (12c.2).
         data_dir: where data is kept.
 
     Returns:
         Metric -> value.
 
     Raises:
-        ValueError: another split, a setting of the model, or no whole run.
+        ValueError: another split, a setting of the model, pools that it hasn't,
+            or no whole run.
     """
     need(split in ("validation", "test"),
          f"split is {split!r}: validation or test is needed")
     overrides = overrides or {}
     for name in overrides:
-        need(name == "batch_size" or name.startswith("task."), f"setting is "
-             f"{name!r}: the model is trained; task.… or batch_size is needed")
-    model = load(directory)
-    experiment = override(restored(_told(directory)["configuration"]), overrides)
+        need(name in ("batch_size", "pools") or name.startswith("task."),
+             f"setting is {name!r}: the model is trained; task.…, batch_size or "
+             "pools is needed")
+    model, trained = load(directory), restored(_told(directory)["configuration"])
+    experiment = override(trained, overrides)
+    pools = experiment.pools if "pools" in overrides else None
+    need(pools is None or len(pools) == len(trained.pools) > 0, f"pools is {pools}: "
+         f"the model has {len(trained.pools)}; as many are needed")
     task = tasks.get(experiment.task, data_dir, **experiment.options)
     if rate is None:
         rate = task.test_rate if split == "test" else 1.0
-    return training.evaluate(_AtRate(model, float(rate)), getattr(task, split),
+    return training.evaluate(_AtRate(model, float(rate), pools), getattr(task, split),
                              experiment.training.batch_size, task.kind)
 
 # %% ../nbs/18_experiments.ipynb #1e20361f

@@ -365,6 +365,27 @@ def test_another_rate_reaches_the_layers(tmp_path):
     assert experiments.evaluate(folder, rate=2.0) != experiments.evaluate(folder)
 
 
+@pytest.mark.parametrize("pools", [(2, 1), [2, 1], "2,1"])
+def test_other_pools_reach_a_trained_model(pools, tmp_path):
+    """As in (12c.2): the first block at the new rate, the second as trained."""
+    changes = TINY | {"pools": "4,1", "depth": 2}
+    experiments.run("digits", 0, changes, out=tmp_path, progress=False)
+    folder = tmp_path / "digits-seed0"
+    model, split = experiments.load(folder), tasks.get("digits").validation
+
+    def right(**options):
+        said = np.asarray(model(split.u, **options)).argmax(-1)
+        return pytest.approx(np.mean(said == split.y), abs=1 / len(split))
+
+    as_asked = experiments.evaluate(folder, rate=2.0, overrides={"pools": pools})
+    assert as_asked["accuracy"] == right(rate=2.0, pools=(2, 1))
+    as_trained = experiments.evaluate(folder, rate=2.0)
+    assert as_trained["accuracy"] == right(rate=2.0)
+    assert as_asked["loss"] != as_trained["loss"]
+    same = experiments.evaluate(folder, overrides={"pools": "4,1"})
+    assert same == experiments.evaluate(folder)
+
+
 def test_a_language_model_goes_on(tmp_path):
     changes = TINY | {"batch_size": 400}
     experiments.run("pixels-digits-s5", 0, changes, out=tmp_path, progress=False)

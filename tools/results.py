@@ -58,9 +58,12 @@ NIGHTLY = ("digits", "ablation-vector", "ett-h24-s5", "recall-s5", "pendulum-s5"
            "spoken-digits-s5")
 
 # Experiment -> name -> arguments of `experiments.evaluate` on the test.
+_WINDOWS = {"pools": [4, 4, 2, 1, 1]}   # of the same time as in training
 _HALF_RATE = {
-    "4 kHz, every second sample": {"overrides": {"task.decimate": "plain"}},
-    "4 kHz, filtered": {"overrides": {"task.decimate": "filtered"}},
+    "4 kHz, every second sample": {"overrides": {"task.decimate": "plain"} | _WINDOWS},
+    "4 kHz, filtered": {"overrides": {"task.decimate": "filtered"} | _WINDOWS},
+    "4 kHz, filtered, pools as in training": {
+        "overrides": {"task.decimate": "filtered"}},
     "4 kHz, Δ as in training": {"rate": 1.0, "overrides": {"task.decimate": "plain"}}}
 EVALUATIONS = {
     "spoken-digits-s5": _HALF_RATE, "spoken-digits-s4": _HALF_RATE,

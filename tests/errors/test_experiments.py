@@ -217,7 +217,8 @@ def test_more_devices_than_there_are():
 
 @pytest.mark.parametrize("options, message", [
     ({"split": "train"}, "split is 'train': validation or test is needed"),
-    ({"overrides": {"H": 8}}, "setting is 'H': the model is trained; task.… or"),
+    ({"overrides": {"H": 8}}, "setting is 'H': the model is trained; task.…, batch_"),
+    ({"overrides": {"pools": (4,)}}, r"pools is \(4,\): the model has 0; as many"),
     ({"overrides": {"task.horizon": 8}}, "setting is 'task.horizon': "),
 ])
 def test_what_cannot_be_judged(options, message, finished):
