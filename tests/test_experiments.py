@@ -539,6 +539,41 @@ def test_delayed_sounds_have_noise_of_the_strength_that_is_asked_for():
     assert strength.max() < 0.2 * 1.2
 
 
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("L", [2, 255, 256])
+def test_muffled_sounds_have_butterworths_spectrum(L, share):
+    """An impulse each, so that the spectrum is the filter's gain."""
+    u = np.zeros((500, L, 1))
+    u[:, L // 2] = 1
+    split = tasks.Split(u, np.zeros(500, np.int32))
+    new = augmentation.muffled(split, 3, 5, share, least=0.1)
+    changed = (new.u != u).any((1, 2))
+    assert abs(changed.mean() - share) <= 4 * (share * (1 - share) / 500) ** 0.5
+    gain = np.abs(np.fft.rfft(new.u[changed, :, 0]))
+    f = np.arange(L // 2 + 1) / (L / 2)
+    cutoff = f[-1] / (gain[:, -1] ** -2 - 1) ** (1 / 12)
+    assert ((cutoff > 0.1 - 1e-9) & (cutoff < 1)).all()
+    np.testing.assert_allclose(
+        gain, 1 / np.sqrt(1 + (f / cutoff[:, None]) ** 12), atol=1e-8)
+    # uniform in log: half of them below the root of the bounds' product
+    n = max(len(cutoff), 1)
+    assert abs((cutoff < 0.1**0.5).sum() / n - 0.5) <= 2 / n**0.5 or share == 0
+    # no delay: the filter is symmetric about the impulse
+    if L > 2 and share:
+        around = new.u[changed, :, 0][:, 1:] if L % 2 == 0 else new.u[changed, :, 0]
+        np.testing.assert_allclose(around, around[:, ::-1], atol=1e-12)
+
+
+def test_muffled_sounds_end_where_the_sound_ends():
+    real = np.arange(64) < np.array([64, 20, 0])[:, None]
+    u = np.where(real, np.random.default_rng(0).normal(size=(3, 64)), 0)
+    u = u.astype(np.float32)[..., None]
+    split = tasks.Split(u, np.zeros(3, np.int32), real)
+    new = augmentation.muffled(split, 0, 0, share=1.0)
+    assert not new.u[~real].any() and (new.u != u)[:2].any((1, 2)).all()
+    assert new.u.dtype == np.float32 and new.mask is real
+
+
 @pytest.mark.parametrize("masked", [False, True])
 def test_paced_sounds_are_the_sound_at_other_times(masked):
     """Against numpy's interpolation; u(k) = k tells where each sample is from."""
