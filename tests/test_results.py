@@ -151,6 +151,20 @@ def test_what_a_record_lacks_is_added_without_a_new_run(tmp_path, monkeypatch):
     assert tool.missing("digits", 0, out)
 
 
+def test_half_the_rate_needs_twice_the_step():
+    """The same trained model: right with Δ doubled, near chance, 0.1, without."""
+    kept = [json.loads(path.read_text(encoding="utf-8")) for path in RESULTS
+            if re.match(r"spoken-digits-s\d-seed", path.name)]
+    assert kept
+    for record in kept:
+        accuracy = {name: found["accuracy"]
+                    for name, found in record["evaluations"].items()}
+        left = accuracy.pop("4 kHz, Δ as in training")
+        # six standard errors of guessing 300 times
+        assert left < 0.1 + 6 * (0.09 / record["test_examples"]) ** 0.5
+        assert min(accuracy.values()) > 0.6 and len(accuracy) == 3
+
+
 def test_a_night_tells_what_has_become_worse(monkeypatch):
     """Three standard errors for shares, a quarter for errors; a gain is no fault."""
     share = {"metric": "accuracy", "test": {"accuracy": 0.9}, "test_examples": 400}
