@@ -329,11 +329,9 @@ def _moment(z, m):
     r"""$\psi_m(z) = \int_0^1 s^m e^{sz}\,ds$, so that $\psi_m'=\psi_{m+1}$."""
     if m == 0:
         near = abs(z) < jnp.finfo(z.dtype).eps
-        safe = jnp.where(near, 1, z)
-        return jnp.where(near, 1 + z / 2, _expm1(safe) / safe)
+        return jnp.where(near, 1 + z / 2, _expm1(z) / jnp.where(near, 1, z))
     near = abs(z) < 1
-    safe = jnp.where(near, 1, z)
-    far = (jnp.exp(safe) - m * _moment(safe, m - 1)) / safe
+    far = (jnp.exp(z) - m * _moment(z, m - 1)) / jnp.where(near, 1, z)
     return jnp.where(near, _series(z, m), far)
 
 
