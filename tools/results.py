@@ -105,6 +105,11 @@ def no_responses(record):
             and not (RESPONSES / f"{record['name']}.json").exists())
 
 
+def unfinished(record):
+    """Whether something is to be added that only the run's model can tell."""
+    return bool(lacking(record) or no_responses(record) or no_spread(record))
+
+
 def has_model(record, out):
     """Whether the run's directory is there, and is of this very run."""
     path = Path(out) / f"{record['name']}-seed{record['seed']}"
@@ -117,16 +122,13 @@ def has_model(record, out):
 def missing(name, seed, out):
     """Whether a run has to be made: no record, or no way to complete it."""
     record = kept(name, seed)
-    return record is None or (
-        bool(lacking(record) or no_responses(record) or no_spread(record))
-        and not has_model(record, out))
+    return record is None or (unfinished(record) and not has_model(record, out))
 
 
 def complete(name, seed):
     """Whether there is a record to which nothing is to be added."""
     record = kept(name, seed)
-    return record is not None and not lacking(record) and (
-        "rivals" in record) and not no_responses(record) and not no_spread(record)
+    return record is not None and "rivals" in record and not unfinished(record)
 
 
 def measure(name, seed, out, data=None):
