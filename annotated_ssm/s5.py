@@ -18,7 +18,8 @@ from jaxtyping import Array, Bool, Float, Inexact
 
 from .nplr import dplr
 from . import scan
-from .scan import choose_method, linear_scan, scan_in_chunks
+from .scan import (
+    choose_method, linear_scan, linear_scan_packed, scan_in_chunks)
 from annotated_ssm.sequences import (
     backward_steps, check_dt_range, check_mask, check_rate, check_steps,
     need)
@@ -78,18 +79,31 @@ def _real_dtype(*arrays):
     return jnp.finfo(jnp.result_type(*arrays)).dtype
 
 
+def _pack(z):
+    """Complex (..., P) to real (..., 2P): real parts, then imaginary ones."""
+    return jnp.concatenate([z.real, z.imag], -1)
+
+
+def _unpack(x):
+    """The way back."""
+    return jax.lax.complex(*jnp.split(x, 2, -1))
+
+
+def _product(x, M):
+    # Two plain matrices: so is the gradient's product then, and needs no copy.
+    rows = x.reshape(math.prod(x.shape[:-1]), len(M))
+    return (rows @ M).reshape(*x.shape[:-1], M.shape[1])
+
+
 def _packed_input(B, u):
-    """$B u$ with one real matrix product: u (..., H) stays real."""
-    P = B.shape[0]
-    Bu = u @ jnp.concatenate([B.real, B.imag]).T
-    return jax.lax.complex(Bu[..., :P], Bu[..., P:])
+    """$B u$, packed, with one real matrix product: u (..., H) stays real."""
+    return _product(u, _pack(B.T))
 
 
 def _packed_output(C, x, conj_sym):
-    """$2\\,\\mathrm{Re}(Cx)$ (or $\\mathrm{Re}(Cx)$), again one real product."""
-    y = jnp.concatenate([x.real, x.imag], -1) @ jnp.concatenate(
-        [C.real.T, -C.imag.T])
-    return 2 * y if conj_sym else y
+    """$2\\,\\mathrm{Re}(Cx)$ (or $\\mathrm{Re}(Cx)$) of a packed x, again one product."""
+    C = 2 * C if conj_sym else C
+    return _product(x, jnp.concatenate([C.real.T, -C.imag.T]))
 
 # %% ../nbs/09_s5.ipynb #59718349
 def _time_first(z):
@@ -123,26 +137,30 @@ class _Direction:
         else:
             Λ, B, C, dt = system
             a, gain = _gains(Λ, steps * dt, self.method)
-            a, b = _time_first(a), gain * _packed_input(B, u)
+            a, b = _time_first(a), _pack(gain * _unpack(_packed_input(B, u)))
         b, holds = _time_first(b), steps is None and valid is not None
         if holds:
             b, x, start = _hold(a, b, x, valid, self.reverse)
         xs = self.scan(a, b, x)
-        x = xs[0 if self.reverse else -1]
+        x = _unpack(xs[0 if self.reverse else -1])
         if holds:
             x = _last_valid(xs, start, valid, self.reverse)
         return x, _packed_output(C, _time_first(xs), self.conj_sym)
 
     def scan(self, a, b, x):
-        """`linear_scan` in this direction, by the method that was named."""
-        if callable(self.scan_method):
-            xs = self.scan_method(a, b, x, reverse=self.reverse)
+        """All states, packed as b is, by the method that was named."""
+        inner = "auto" if self.scan_method == "chunked" else self.scan_method
+        if a.ndim == 1 and choose_method(inner, True, loop="packed") == "packed":
+            return linear_scan_packed(a, b, _pack(x), self.reverse)
+        b = _unpack(b)
+        if callable(inner):
+            xs = inner(a, b, x, reverse=self.reverse)
             shape, dtype = getattr(xs, "shape", None), getattr(xs, "dtype", None)
             need((shape, dtype) == (b.shape, b.dtype), "scan_method returns shape "
                  f"{shape}, dtype {dtype}; need those of b: {b.shape}, {b.dtype}")
-            return xs
-        inner = "auto" if self.scan_method == "chunked" else self.scan_method
-        return linear_scan(a, b, x, self.reverse, inner)
+        else:
+            xs = linear_scan(a, b, x, self.reverse, inner)
+        return _pack(xs)
 
     def run(self, system, x0, part, chunk):
         """The whole sequence, in chunks where that is the better way."""
@@ -162,7 +180,7 @@ def _hold(a, b, x, valid, reverse):
     at = jnp.arange(len(b)) == count - 1         # (batch, L) or (L,)
     enters = at[..., None] * (a * x)[..., None, :]
     # b, the state that the scan begins with, the state if all are pads
-    return b + _time_first(enters), jnp.zeros_like(x), x
+    return b + _pack(_time_first(enters)), jnp.zeros_like(x), x
 
 
 def _last_valid(xs, start, valid, reverse):
@@ -170,12 +188,17 @@ def _last_valid(xs, start, valid, reverse):
     count = jnp.sum(valid > 0, -2)
     index = jnp.maximum(count - 1, 0)[None]
     last = xs[0] if reverse else jnp.take_along_axis(xs, index, axis=0)[0]
-    return jnp.where(count > 0, last, start)
+    return jnp.where(count > 0, _unpack(last), start)
 
 # %% ../nbs/09_s5.ipynb #chunk-size
+_ROWS = 1024, 8192       # of a chunk, where a gradient is taken and where none is
+
+
 def _chunk_size(L, batch, rows):
     """Samples in a chunk: near rows/batch, and a divisor of L if one is near."""
-    size = max(16, rows // max(batch, 1))
+    if L * batch <= 2 * rows:        # a loop over two isn't worth its start
+        return L
+    size = max(16, rows // batch)
     near = range(size // 2, 2 * size + 1)
     divisors = [n for n in near if L % n == 0]
     return min(divisors, key=lambda n: abs(n - size), default=min(size, L))
@@ -259,9 +282,9 @@ def apply_ssm(
             as a whole in chunks, so that the gradient stores one state a chunk;
             it has no forward-mode derivative. "auto" is "chunked" on a CPU and a tree
             elsewhere.
-        chunk: samples in a chunk; if None, some 250 divided by the batch with
-            a gradient, 1000 without, about 16 at the least. Methods without
-            chunks have no use for it.
+        chunk: samples in a chunk; if None, some 1000 divided by the batch with
+            a gradient, 8000 without, about 16 at the least, or all if that
+            makes two chunks or fewer. Methods without chunks have no use for it.
 
     Returns:
         y, shaped like u, and the state after the last valid sample, shaped
@@ -317,8 +340,7 @@ def apply_ssm(
         ends = x0 if bidirectional else (x0,)
     length = None if mask is None else mask.sum(-1)
     rows = math.prod(batch)
-    chunk = (_chunk_size(L, rows, 256), _chunk_size(L, rows, 1024)
-             ) if chunk is None else (chunk, chunk)
+    chunk = [_chunk_size(L, rows, n) if chunk is None else chunk for n in _ROWS]
     y, last = D * u, []
     for i in range(1 + bidirectional):
         direction = _Direction(bool(i), conj_sym, method, scan_method)
@@ -549,5 +571,5 @@ def step(
     check_steps("step", h, ((), batch), dtype=real)
     Δ = jnp.asarray(h, real)[..., None] * jnp.broadcast_to(rate * dt, (P,)).astype(real)
     a, gain = _gains(Λ, Δ, method)
-    x = a * x + gain * _packed_input(B, u_k)
-    return _packed_output(C, x, conj_sym) + D * u_k, x
+    x = a * x + gain * _unpack(_packed_input(B, u_k))
+    return _packed_output(C, _pack(x), conj_sym) + D * u_k, x

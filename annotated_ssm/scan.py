@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['METHODS', 'scan_sequential', 'scan_hillis_steele', 'scan_blelloch', 'Span', 'Tally', 'tally', 'combine',
-           'linear_scan_naive', 'a_priori', 'linear_scan_adjoint', 'scan_in_chunks', 'choose_method', 'linear_scan']
+           'linear_scan_naive', 'a_priori', 'linear_scan_adjoint', 'linear_scan_packed', 'scan_in_chunks',
+           'choose_method', 'linear_scan']
 
 # %% ../nbs/08_scan.ipynb #47438344
 from functools import partial
@@ -281,6 +282,92 @@ def linear_scan_adjoint(a, xs, x0, xs_bar):
     shared = [i for i in range(xs.ndim) if a.shape[i] != xs.shape[i]]
     return jnp.sum(λ * previous, axis=shared, keepdims=True), λ, a[0] * λ[0]
 
+# %% ../nbs/08_scan.ipynb #packed-code
+def _turn(a, x):
+    # a (P,) complex times x (..., 2, P), real parts above imaginary ones.
+    return a.real * x + jnp.stack([-a.imag, a.imag]) * lax.rev(x, (x.ndim - 2,))
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(3,))
+def _packed(a, b, x0, reverse):
+    def step(x, b_k):
+        x = _turn(a, x) + b_k
+        return x, x
+
+    return lax.scan(step, x0, b, reverse=reverse)[1]
+
+
+def _packed_kept(a, b, x0, reverse):
+    xs = _packed(a, b, x0, reverse)
+    return xs, (a, xs, x0)
+
+
+def _packed_back(reverse, kept, xs_bar):
+    a, xs, x0 = kept
+
+    def products(λ, x):
+        return λ * x, λ * lax.rev(x, (x.ndim - 2,))
+
+    def step(carry, elements):
+        λ, sums = carry          # λ of the step that was reached from x_k
+        xs_bar_k, x_k = elements
+        sums = jax.tree.map(jnp.add, sums, products(λ, x_k))
+        λ = _turn(a.conj(), λ) + xs_bar_k
+        return (λ, sums), λ
+
+    rest = jnp.zeros_like(x0)
+    start = vary_together((rest, (rest, rest)), (a, xs, xs_bar))[0]
+    (λ, sums), b_bar = lax.scan(step, start, (xs_bar, xs), reverse=not reverse)
+    sums = jax.tree.map(jnp.add, sums, products(λ, x0))
+    # over the batch; then (Re, Im) of the sum of λ x*, whose conjugate is a's
+    straight, crossed = (z.sum(tuple(range(z.ndim - 2))) for z in sums)
+    a_bar = lax.complex(straight[0] + straight[1], crossed[0] - crossed[1])
+    return a_bar, b_bar, _turn(a.conj(), λ)
+
+
+_packed.defvjp(_packed_kept, _packed_back)
+
+# %% ../nbs/08_scan.ipynb #packed-api
+def linear_scan_packed(
+    a: Inexact[ArrayLike, "P"],
+    b: Inexact[ArrayLike, "L *batch Q"],
+    x0: Inexact[ArrayLike, "*batch Q"],
+    reverse: bool = False,
+) -> Inexact[Array, "L *batch Q"]:
+    """`linear_scan` by a loop in real arithmetic, its derivative by hand.
+
+    A row of P complex numbers is one of 2P real ones, first all real parts,
+    then all imaginary ones. There is no forward-mode derivative.
+
+    Args:
+        a: (P,), complex.
+        b: (L, ..., Q), real, with Q = 2P.
+        x0: (..., Q), real, the state before the first step.
+        reverse: as in `linear_scan`.
+
+    Returns:
+        All states, shaped like `b`, real.
+
+    Raises:
+        ValueError: a shape or a dtype that doesn't fit.
+
+    Source: equations 8.5 and 8.6.
+    """
+    a, b, x0 = as_arrays(a, b, x0)
+    shapes = a.shape, b.shape, x0.shape
+    if a.ndim != 1 or b.ndim < 2 or shapes[1:] != (
+            (len(b), *x0.shape), (*b.shape[1:-1], 2 * len(a))):
+        raise ValueError(f"a, b and x0 have shapes {shapes}: need (P,), (L, ..., 2P) "
+                         "and (..., 2P)")
+    for name, z in ("b", b), ("x0", x0):
+        if not jnp.issubdtype(z.dtype, jnp.floating):
+            raise ValueError(f"{name} has dtype {z.dtype}: need real floats")
+    real = jnp.finfo(jnp.result_type(a, b, x0)).dtype
+    a = jnp.asarray(a, jnp.result_type(real, jnp.complex64))
+    part = lambda z: jnp.asarray(z, real).reshape(*z.shape[:-1], 2, len(a))
+    a, b, x0 = vary_together(a, b, x0)
+    return _packed(a, part(b), part(x0), reverse).reshape(b.shape)
+
 # %% ../nbs/08_scan.ipynb #f1bac24e
 def scan_in_chunks(function, parameters, x0, inputs, chunk: int,
                    reverse: bool = False, axis: int = 0,
@@ -303,7 +390,7 @@ def scan_in_chunks(function, parameters, x0, inputs, chunk: int,
         reverse: begin with the last chunk.
         axis: which one is time, in inputs and outputs.
         forward_chunk: steps in a chunk where no gradient is taken; `chunk` if
-            None.
+            None. A sequence no longer than its chunk is one plain call.
 
     Returns:
         The state after the last step, and the outputs of all steps. They
@@ -321,6 +408,8 @@ def scan_in_chunks(function, parameters, x0, inputs, chunk: int,
     sizes = min(chunk, L), min(ahead, L)
     parameters, x0, inputs = vary_together(parameters, x0, inputs)
     _room(function, sizes[1], axis, parameters, x0, inputs)      # or says why not
+    if sizes == (L, L):
+        return _call(function, parameters, x0, inputs)
     return _compiled(function, sizes, reverse, axis, parameters, x0, inputs)
 
 
@@ -348,6 +437,8 @@ def _along(shapes, axis):
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2, 3))
 def _in_chunks(function, sizes, reverse, axis, parameters, x0, inputs):
     # Here no gradient is taken; where one is, _forward_kept and _backward run.
+    if jax.tree.leaves(inputs)[0].shape[axis] == sizes[1]:
+        return _call(function, parameters, x0, inputs)
     return _forward(function, sizes[1], reverse, axis, parameters, x0, inputs)[0]
 
 
@@ -399,6 +490,7 @@ def _room(function, size, axis, parameters, x0, inputs):
 def _forward(function, chunk, reverse, axis, parameters, x0, inputs):
     whole, rest, first, last = _stretches(inputs, chunk, reverse, axis)
     given = parameters, x0, inputs
+
     outputs, _ = vary_together(_room(function, chunk, axis, *given), given)
 
     def run(carry, start, size):

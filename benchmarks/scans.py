@@ -67,9 +67,12 @@ def discretax(H, P):
 
 
 def gradient(function):
-    """Of a smooth loss, by all parameters and the input."""
-    loss = lambda *problem: jnp.sum(jnp.sin(function(*problem)))
-    return jax.grad(loss, argnums=range(6))
+    """Outputs, and their pull-back by all parameters and the input."""
+    def both(*problem):
+        y, pull_back = jax.vjp(function, *problem)
+        return y, pull_back(problem[-1])
+
+    return both
 
 
 def shape(batch, L, H, P, gradients, rounds=11):
@@ -85,7 +88,7 @@ def shape(batch, L, H, P, gradients, rounds=11):
     if gradients:
         functions = {name: gradient(f) for name, f in functions.items()}
     return {"batch": batch, "L": L, "H": H, "P": P, "gradients": gradients,
-            "chunk": s5._chunk_size(L, batch, 256 if gradients else 1024),
+            "chunk": s5._chunk_size(L, batch, s5._ROWS[0 if gradients else 1]),
             "methods": compare(functions, arguments, "reference", rounds,
                                budget=90, others=["discretax"])}
 

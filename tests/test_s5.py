@@ -178,9 +178,9 @@ def test_chunks_need_less_memory(options):
     assert chunked < 0.55 * memory(scan_method="sequential")
     # the input's size counts the rest: u, y and their cotangents
     assert chunked < 4 * 4 * u.size
-    # 256 rows in all by default: 32 of each of the 8 sequences
-    assert memory(scan_method="chunked", chunk=32) == chunked
-    assert chunked < memory(scan_method="chunked", chunk=256)
+    # 1024 rows in all by default: 128 of each of the 8 sequences
+    assert memory(scan_method="chunked", chunk=128) == chunked
+    assert chunked < memory(scan_method="chunked", chunk=512)
 
 
 @pytest.mark.parametrize("L", [0, 1, 2])

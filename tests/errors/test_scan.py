@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from annotated_ssm.scan import linear_scan, scan_sequential, tally, scan_in_chunks
+from annotated_ssm.scan import (
+    linear_scan, linear_scan_packed, scan_in_chunks, scan_sequential, tally)
 
 b = jnp.ones((5, 2, 3))
 CASES = [
@@ -68,3 +69,25 @@ def test_what_cannot_run_in_chunks_is_refused(function, inputs, options, words):
 def test_integer_parameters_are_refused():
     with pytest.raises(ValueError, match="parameters has an array of int32"):
         scan_in_chunks(keep, jnp.arange(3), A, B, 4)
+
+
+@pytest.mark.parametrize("a, b, x0, words", [
+    ((3,), (5, 2, 3), (2, 3), r"shapes \(\(3,\), \(5, 2, 3\), \(2, 3\)\): need \(P,\), \(L"),
+    ((3,), (5, 2, 6), (6,), r"\(6,\)\): need"),
+    ((3,), (5, 2, 6), (1, 6), r"\(1, 6\)\): need"),
+    ((5, 3), (5, 6), (6,), r"shapes \(\(5, 3\)"),
+    ((), (5, 6), (6,), r"shapes \(\(\)"),
+    ((3,), (6,), (), r"\(6,\), \(\)\)"),
+])
+def test_packed_rows_of_another_shape_are_refused(a, b, x0, words):
+    with pytest.raises(ValueError, match=words):
+        linear_scan_packed(jnp.ones(a) + 0j, jnp.ones(b), jnp.ones(x0))
+
+
+@pytest.mark.parametrize("dtype", [int, complex])
+def test_packed_rows_are_real(dtype):
+    a, b, x0 = jnp.ones(3) + 0j, jnp.ones((5, 6)), jnp.ones(6)
+    with pytest.raises(ValueError, match="b has dtype .*: need real floats"):
+        linear_scan_packed(a, b.astype(dtype), x0)
+    with pytest.raises(ValueError, match="x0 has dtype .*: need real floats"):
+        linear_scan_packed(a, b, x0.astype(dtype))

@@ -11,6 +11,7 @@ from annotated_ssm.scan import (
     METHODS,
     linear_scan,
     linear_scan_naive,
+    linear_scan_packed,
     scan_in_chunks,
 )
 
@@ -187,3 +188,56 @@ def test_chunks_along_another_axis():
     x, xs = scan_in_chunks(sums, None, jnp.zeros((2, 3)), jnp.asarray(u), 4, axis=-2)
     np.testing.assert_allclose(xs, np.cumsum(u, 1), rtol=0, atol=1e-13)
     np.testing.assert_allclose(x, u.sum(1), rtol=0, atol=1e-13)
+
+
+def pack(z):
+    return jnp.concatenate([z.real, z.imag], -1)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("batch", [(), (2,), (2, 3), (0,)])
+@pytest.mark.parametrize("L", [0, 1, 2, 7])
+def test_packed_rows_are_the_complex_ones(L, batch, reverse):
+    rng = np.random.default_rng(L)
+    a = draw(rng, P)
+    a = a / np.abs(a) * rng.uniform(0.5, 1.0, P)
+    b, x0 = draw(rng, L, *batch, P), draw(rng, *batch, P)
+    plain = lambda a, b, x0: pack(linear_scan(a, b, x0, reverse, "sequential"))
+    packed = lambda a, b, x0: linear_scan_packed(a, pack(b), pack(x0), reverse)
+    (xs, back), (mine, mine_back) = (
+        jax.vjp(f, *map(jnp.asarray, (a, b, x0))) for f in (plain, packed))
+    np.testing.assert_allclose(
+        mine, pack(linear_scan_naive(a, b, x0, reverse)), rtol=0, atol=TOLERANCE)
+    w = rng.standard_normal(xs.shape)
+    for own, theirs in zip(mine_back(w), back(w), strict=True):
+        np.testing.assert_allclose(own, theirs, rtol=0, atol=TOLERANCE)
+
+
+def test_packed_rows_have_second_derivatives():
+    rng = np.random.default_rng(0)
+    a, b, x0 = 0.9 * draw(rng, P), rng.normal(size=(5, 2 * P)), rng.normal(size=2 * P)
+    plain = lambda a, b, x0: pack(linear_scan(
+        a, *(jax.lax.complex(*jnp.split(z, 2, -1)) for z in (b, x0)),
+        method="sequential"))
+
+    def second(f):
+        loss = lambda a, b: jnp.sin(f(a, b, x0)).sum()
+        size = lambda a, b: sum((jnp.abs(z) ** 2).sum()
+                                for z in jax.grad(loss, (0, 1))(a, b))
+        return jax.grad(size, (0, 1))(jnp.asarray(a), jnp.asarray(b))
+
+    for mine, theirs in zip(second(linear_scan_packed), second(plain), strict=True):
+        scale = np.abs(theirs).max()
+        np.testing.assert_allclose(mine, theirs, rtol=0, atol=TOLERANCE * scale)
+
+
+def test_packed_rows_take_any_floats():
+    """A coefficient of few digits, or a real one, beside rows of many."""
+    rng = np.random.default_rng(0)
+    a = np.float32([0.5, 0.25, -0.5])
+    b, x0 = rng.normal(size=(4, 2 * P)), rng.normal(size=2 * P)
+    expected = linear_scan_packed(a + 0j, b, x0)
+    assert expected.dtype == np.float64
+    np.testing.assert_array_equal(linear_scan_packed(a, b, x0), expected)
+    assert linear_scan_packed(
+        a, b.astype(np.float16), x0.astype(np.float16)).dtype == np.float32
