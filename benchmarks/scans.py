@@ -67,7 +67,7 @@ def discretax(H, P):
 
 
 def gradient(function):
-    """Outputs, and their pull-back by all parameters and the input."""
+    """The outputs, and a cotangent of theirs pulled back to all six arguments."""
     def both(*problem):
         y, pull_back = jax.vjp(function, *problem)
         return y, pull_back(problem[-1])
