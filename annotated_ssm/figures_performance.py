@@ -95,6 +95,7 @@ def shapes(names, marks, titles=("times as fast", "share of the memory")):
         ax.spines["left"].set_visible(False)
     left.axvline(1, color=PALETTE["muted"], lw=0.8)
     right.xaxis.set_major_formatter("{x:.0f} %")
+    right.locator_params(axis="x", nbins=4)
     left.set_yticks(y, names)
     fig.legend(*left.get_legend_handles_labels(), loc="outside lower center",
                ncols=len(marks))

@@ -26,7 +26,7 @@ from benchmarks.measure import compare, provenance, record
 SHAPES = [(1, 1024, 128, 128), (8, 1024, 128, 64), (4, 4096, 128, 64),
           (1, 16384, 128, 64), (50, 784, 96, 64)]
 METHODS = {
-    "chunks": {}, "short chunks": "half", "loop": "sequential",
+    "chunks": {}, "short chunks": "short", "loop": "sequential",
     "tree, one coefficient": "time_invariant", "tree": "associative",
 }
 
@@ -41,7 +41,7 @@ def problem(batch, L, H, P):
 
 def ours(options, batch, L):
     """The package's layer by one method, as a function of the problem."""
-    if options == "half":
+    if options == "short":
         options = {"chunk": s5._chunk_size(L, batch, 128)}
     elif options:
         options = {"scan_method": options}
