@@ -216,19 +216,19 @@ _compare("listops-small", ("s5", "s4", "gru", "attention"), task="listops",
          training=TrainingConfig(epochs=20))
 _small = dict(depth=2, bidirectional=False, norm="layer", dropout=0.0)
 _counts = {"counts": (10_000, 1_000, 1_000)}
-_looking_back = "s5", "s4", "gru", "attention"
+_recurrent = "s5", "s4", "gru"
 for _task, _what, _layers, _options in (
-        ("copying", "copying after a wait", _looking_back[:3], _counts),
-        ("selective_copying", "copying, symbols among blanks", _looking_back[:3],
+        ("copying", "copying after a wait", _recurrent, _counts),
+        ("selective_copying", "copying, symbols among blanks", _recurrent,
          _counts),
-        ("reverse_copying", "copying backwards", _looking_back[:3], _counts),
-        ("recall", "associative recall", _looking_back, _counts),
-        ("induction", "what followed the marker", _looking_back, _counts),
-        ("adding", "the sum of two marked numbers", _looking_back[:3],
+        ("reverse_copying", "copying backwards", _recurrent, _counts),
+        ("recall", "associative recall", (*_recurrent, "attention"), _counts),
+        ("induction", "what followed the marker", (*_recurrent, "attention"), _counts),
+        ("adding", "the sum of two marked numbers", _recurrent,
          _counts | {"length": 200}),
-        ("delay", "a signal of 256 samples ago", _looking_back[:3], {}),
-        ("reconstruct", "a whole signal, again", _looking_back[:3], {}),
-        ("mackey_glass", "a chaotic series", _looking_back[:3],
+        ("delay", "a signal of 256 samples ago", _recurrent, {}),
+        ("reconstruct", "a whole signal, again", _recurrent, {}),
+        ("mackey_glass", "a chaotic series", _recurrent,
          {"counts": (1_024, 64, 64), "length": 1_000})):
     _compare(_task.replace("_", "-"), _layers, task=_task, what=_what,
              options=_options, training=TrainingConfig(epochs=20), **_small)
