@@ -150,7 +150,7 @@ class _Direction:
     def scan(self, a, b, x):
         """All states, packed as b is, by the method that was named."""
         inner = "auto" if self.scan_method == "chunked" else self.scan_method
-        if a.ndim == 1 and choose_method(inner, True, loop="packed") == "packed":
+        if choose_method(inner, a.ndim == 1, loop="packed") == "packed":
             return linear_scan_packed(a, b, _pack(x), self.reverse)
         b = _unpack(b)
         if callable(inner):
@@ -166,8 +166,7 @@ class _Direction:
         """The whole sequence, in chunks where that is the better way."""
         method = choose_method(self.scan_method, part[1] is None, loop="chunked")
         if method == "chunked":
-            return scan_in_chunks(self, system, x0, part, chunk[0], self.reverse,
-                                  axis=-2, forward_chunk=chunk[1])
+            return scan_in_chunks(self, system, x0, part, chunk, self.reverse, axis=-2)
         return self(system, x0, part)
 
 # %% ../nbs/09_s5.ipynb #hold-code
@@ -191,17 +190,14 @@ def _last_valid(xs, start, valid, reverse):
     return jnp.where(count > 0, _unpack(last), start)
 
 # %% ../nbs/09_s5.ipynb #chunk-size
-_ROWS = 1024, 8192       # of a chunk, where a gradient is taken and where none is
-
-
-def _chunk_size(L, batch, rows):
+def _chunk_size(L, batch, rows=8192):
     """Samples in a chunk: near rows/batch, and a divisor of L if one is near."""
-    if L * batch <= 2 * rows:        # a loop over two isn't worth its start
+    size = max(16, rows // max(batch, 1))
+    if L <= 2 * size:        # a loop over two would not be worth its start
         return L
-    size = max(16, rows // batch)
     near = range(size // 2, 2 * size + 1)
     divisors = [n for n in near if L % n == 0]
-    return min(divisors, key=lambda n: abs(n - size), default=min(size, L))
+    return min(divisors, key=lambda n: abs(n - size), default=size)
 
 # %% ../nbs/09_s5.ipynb #5b638ddf
 #| code-fold: true
@@ -256,9 +252,9 @@ def apply_ssm(
 ) -> tuple[Float[Array, "*batch L H"], Inexact[Array, "..."]]:
     """Apply an S5 system to a sequence: $y_k = 2\\,\\mathrm{Re}(C x_k) + D u_k$.
 
-    P counts the states that are stored. With `conj_sym` they are one of each
-    conjugate pair, P = P'/2 of the P' states that `initialize` is asked for;
-    without it they are all there are, and y = Re(Cx) + Du.
+    P counts the states that are stored. With `conj_sym` they are half of those
+    that `initialize` is asked for, one of each conjugate pair; without it they
+    are all there are, and y = Re(Cx) + Du.
 
     Args:
         Λ: eigenvalues (P,); those with Im ≥ 0, with `conj_sym`.
@@ -282,9 +278,10 @@ def apply_ssm(
             as a whole in chunks, so that the gradient stores one state a chunk;
             it has no forward-mode derivative. "auto" is "chunked" on a CPU and a tree
             elsewhere.
-        chunk: samples in a chunk; if None, some 1000 divided by the batch with
-            a gradient, 8000 without, about 16 at the least, or all if that
-            makes two chunks or fewer. Methods without chunks have no use for it.
+        chunk: samples in a chunk; the gradient needs the less memory the fewer
+            they are. If None, some 8000 divided by the batch, and at the least
+            about 16, or all of no more than twice as many. Methods without
+            chunks have no use for it.
 
     Returns:
         y, shaped like u, and the state after the last valid sample, shaped
@@ -339,8 +336,8 @@ def apply_ssm(
     else:
         ends = x0 if bidirectional else (x0,)
     length = None if mask is None else mask.sum(-1)
-    rows = math.prod(batch)
-    chunk = [_chunk_size(L, rows, n) if chunk is None else chunk for n in _ROWS]
+
+    chunk = _chunk_size(L, math.prod(batch)) if chunk is None else chunk
     y, last = D * u, []
     for i in range(1 + bidirectional):
         direction = _Direction(bool(i), conj_sym, method, scan_method)

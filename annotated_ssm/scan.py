@@ -284,17 +284,21 @@ def linear_scan_adjoint(a, xs, x0, xs_bar):
 
 # %% ../nbs/08_scan.ipynb #packed-code
 def _turn(a, x):
-    # a (P,) complex times x (..., 2, P), real parts above imaginary ones.
-    return a.real * x + jnp.stack([-a.imag, a.imag]) * lax.rev(x, (x.ndim - 2,))
+    # a (..., P) complex times x (..., 2, P), real parts above imaginary ones.
+    across = jnp.stack([-a.imag, a.imag], -2)
+    return a.real[..., None, :] * x + across * lax.rev(x, (x.ndim - 2,))
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(3,))
 def _packed(a, b, x0, reverse):
-    def step(x, b_k):
-        x = _turn(a, x) + b_k
+    varies = a.shape[0] == b.shape[0]   # else it is (1, ..., P)
+
+    def step(x, elements):
+        a_k, b_k = elements if varies else (a[0], elements)
+        x = _turn(a_k, x) + b_k
         return x, x
 
-    return lax.scan(step, x0, b, reverse=reverse)[1]
+    return lax.scan(step, x0, (a, b) if varies else b, reverse=reverse)[1]
 
 
 def _packed_kept(a, b, x0, reverse):
@@ -302,34 +306,50 @@ def _packed_kept(a, b, x0, reverse):
     return xs, (a, xs, x0)
 
 
-def _packed_back(reverse, kept, xs_bar):
-    a, xs, x0 = kept
+def _products(λ, x):
+    return λ * x, λ * lax.rev(x, (x.ndim - 2,))
 
-    def products(λ, x):
-        return λ * x, λ * lax.rev(x, (x.ndim - 2,))
 
+def _summed(a, xs, x0, xs_bar, reverse):
+    # λ of all steps, and the sum of the products over time, for a constant a.
     def step(carry, elements):
         λ, sums = carry          # λ of the step that was reached from x_k
         xs_bar_k, x_k = elements
-        sums = jax.tree.map(jnp.add, sums, products(λ, x_k))
-        λ = _turn(a.conj(), λ) + xs_bar_k
+        sums = jax.tree.map(jnp.add, sums, _products(λ, x_k))
+        λ = _turn(a[0].conj(), λ) + xs_bar_k
         return (λ, sums), λ
 
     rest = jnp.zeros_like(x0)
     start = vary_together((rest, (rest, rest)), (a, xs, xs_bar))[0]
-    (λ, sums), b_bar = lax.scan(step, start, (xs_bar, xs), reverse=not reverse)
-    sums = jax.tree.map(jnp.add, sums, products(λ, x0))
-    # over the batch; then (Re, Im) of the sum of λ x*, whose conjugate is a's
-    straight, crossed = (z.sum(tuple(range(z.ndim - 2))) for z in sums)
-    a_bar = lax.complex(straight[0] + straight[1], crossed[0] - crossed[1])
-    return a_bar, b_bar, _turn(a.conj(), λ)
+    (λ, sums), λs = lax.scan(step, start, (xs_bar, xs), reverse=not reverse)
+    return λs, [s[None] for s in map(jnp.add, sums, _products(λ, x0))]
+
+# %% ../nbs/08_scan.ipynb #packed-back
+def _packed_back(reverse, kept, xs_bar):
+    a, xs, x0 = kept
+    if a.shape[0] == xs.shape[0]:
+        after = jnp.roll(a, 1 if reverse else -1, 0)   # what leads out of a step
+        rest = vary_together(jnp.zeros_like(x0), (a, xs, xs_bar))[0]
+        λs = _packed(after.conj(), xs_bar, rest, not reverse)
+        previous = [xs[1:], x0[None]] if reverse else [x0[None], xs[:-1]]
+        products = _products(λs, jnp.concatenate(previous))
+    else:
+        λs, products = _summed(a, xs, x0, xs_bar, reverse)
+    straight, crossed = products
+    a_bar = lax.complex(straight[..., 0, :] + straight[..., 1, :],
+                        crossed[..., 0, :] - crossed[..., 1, :])
+    shared = [i for i in range(a.ndim) if a.shape[i] != a_bar.shape[i]]
+    first = -1 if reverse else 0
+    return (a_bar.sum(shared, keepdims=True), λs, _turn(a[first].conj(), λs[first]))
 
 
 _packed.defvjp(_packed_kept, _packed_back)
 
 # %% ../nbs/08_scan.ipynb #packed-api
 def linear_scan_packed(
-    a: Inexact[ArrayLike, "P"],
+    a: Inexact[ArrayLike, "P"]
+    | Inexact[ArrayLike, "L P"]
+    | Inexact[ArrayLike, "L *batch P"],
     b: Inexact[ArrayLike, "L *batch Q"],
     x0: Inexact[ArrayLike, "*batch Q"],
     reverse: bool = False,
@@ -340,13 +360,13 @@ def linear_scan_packed(
     then all imaginary ones. There is no forward-mode derivative.
 
     Args:
-        a: (P,), complex.
+        a: (P,) for a constant coefficient, (L, P), or (L, ..., P); complex.
         b: (L, ..., Q), real, with Q = 2P.
         x0: (..., Q), real, the state before the first step.
         reverse: as in `linear_scan`.
 
     Returns:
-        All states, shaped like `b`, real.
+        All states, shaped like `b`, real, in float32 at least.
 
     Raises:
         ValueError: a shape or a dtype that doesn't fit.
@@ -354,24 +374,29 @@ def linear_scan_packed(
     Source: equations 8.5 and 8.6.
     """
     a, b, x0 = as_arrays(a, b, x0)
-    shapes = a.shape, b.shape, x0.shape
-    if a.ndim != 1 or b.ndim < 2 or shapes[1:] != (
-            (len(b), *x0.shape), (*b.shape[1:-1], 2 * len(a))):
-        raise ValueError(f"a, b and x0 have shapes {shapes}: need (P,), (L, ..., 2P) "
-                         "and (..., 2P)")
+    shapes, P = (a.shape, b.shape, x0.shape), a.shape[-1:]
+    allowed = P, (*b.shape[:1], *P), (*b.shape[:-1], *P)
+    if not (P and b.ndim > 1 and b.shape[-1] == 2 * P[0]
+            and a.shape in allowed and x0.shape == b.shape[1:]):
+        raise ValueError(f"a, b and x0 have shapes {shapes}: need (P,), (L, P) or "
+                         "(L, ..., P), then (L, ..., 2P) and (..., 2P)")
     for name, z in ("b", b), ("x0", x0):
         if not jnp.issubdtype(z.dtype, jnp.floating):
             raise ValueError(f"{name} has dtype {z.dtype}: need real floats")
-    real = jnp.finfo(jnp.result_type(a, b, x0)).dtype
-    a = jnp.asarray(a, jnp.result_type(real, jnp.complex64))
-    part = lambda z: jnp.asarray(z, real).reshape(*z.shape[:-1], 2, len(a))
-    a, b, x0 = vary_together(a, b, x0)
-    return _packed(a, part(b), part(x0), reverse).reshape(b.shape)
+    if not jnp.issubdtype(a.dtype, jnp.inexact):
+        raise ValueError(f"a has dtype {a.dtype}: need real or complex floats")
+    real = jnp.promote_types(jnp.finfo(jnp.result_type(a, b, x0)).dtype, jnp.float32)
+    shape = (1,) * (a.ndim == 1) + a.shape[:-1] + (1,) * (b.ndim - max(a.ndim, 2)) + P
+    a = jnp.asarray(a, jnp.result_type(real, jnp.complex64)).reshape(shape)
+    part = lambda z: jnp.asarray(z, real).reshape(*z.shape[:-1], 2, *P)
+    if b.shape[0] == 0:
+        return jnp.asarray(b, real)
+    a, b, x0 = vary_together(a, part(b), part(x0))
+    return _packed(a, b, x0, reverse).reshape(shapes[1])
 
 # %% ../nbs/08_scan.ipynb #f1bac24e
 def scan_in_chunks(function, parameters, x0, inputs, chunk: int,
-                   reverse: bool = False, axis: int = 0,
-                   forward_chunk: int | None = None):
+                   reverse: bool = False, axis: int = 0):
     """Run a recurrence one stretch after the other, and keep only its ends.
 
     The gradient needs no more memory than one chunk, one state a chunk, and
@@ -386,31 +411,29 @@ def scan_in_chunks(function, parameters, x0, inputs, chunk: int,
         x0: a tree of arrays, the state before the first step.
         inputs: a tree of arrays of real or complex numbers, $L \\geq 1$ steps
             along `axis`.
-        chunk: steps in a chunk; the rest of the division is one more.
+        chunk: steps in a chunk; the rest of the division is one more. A
+            sequence that is no longer than a chunk is one plain call.
         reverse: begin with the last chunk.
         axis: which one is time, in inputs and outputs.
-        forward_chunk: steps in a chunk where no gradient is taken; `chunk` if
-            None. A sequence no longer than its chunk is one plain call.
+
 
     Returns:
         The state after the last step, and the outputs of all steps. They
-        have reverse-mode derivatives, but no forward-mode ones.
+        have reverse-mode derivatives; forward-mode ones only in a plain call.
 
     Raises:
         ValueError: a chunk is no whole number of at least 1; there is nothing
-            to scan, or inputs and outputs are not of one length; an array that
-            can't be differentiated by.
+            to scan, or inputs and outputs are not of one length; the state
+            comes back in another form; an array that can't be differentiated
+            by.
     """
     chunk = check_count("chunk", chunk)
-    ahead = chunk if forward_chunk is None else check_count(
-        "forward_chunk", forward_chunk)
     L = _length(parameters, inputs, axis)
-    sizes = min(chunk, L), min(ahead, L)
     parameters, x0, inputs = vary_together(parameters, x0, inputs)
-    _room(function, sizes[1], axis, parameters, x0, inputs)      # or says why not
-    if sizes == (L, L):
+    _room(function, min(chunk, L), axis, parameters, x0, inputs)   # or says why not
+    if L <= chunk:
         return _call(function, parameters, x0, inputs)
-    return _compiled(function, sizes, reverse, axis, parameters, x0, inputs)
+    return _compiled(function, chunk, reverse, axis, parameters, x0, inputs)
 
 
 def _length(parameters, inputs, axis):
@@ -435,19 +458,13 @@ def _along(shapes, axis):
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2, 3))
-def _in_chunks(function, sizes, reverse, axis, parameters, x0, inputs):
-    # Here no gradient is taken; where one is, _forward_kept and _backward run.
-    if jax.tree.leaves(inputs)[0].shape[axis] == sizes[1]:
-        return _call(function, parameters, x0, inputs)
-    return _forward(function, sizes[1], reverse, axis, parameters, x0, inputs)[0]
-
-
-def _forward_kept(function, sizes, *arguments):
-    return _forward(function, sizes[0], *arguments)
+def _in_chunks(*arguments):
+    # Here no gradient is taken; where one is, JAX calls _forward and _backward.
+    return _forward(*arguments)[0]
 
 # %% ../nbs/08_scan.ipynb #chunk-fwd
 def _stretches(inputs, chunk, reverse, axis):
-    """How many whole chunks, the rest, and where the first and it begin."""
+    """Number of whole chunks, length of the rest, where these and where it begins."""
     whole, rest = divmod(jax.tree.leaves(inputs)[0].shape[axis], chunk)
     return (whole, rest, rest, 0) if reverse else (whole, rest, 0, whole * chunk)
 
@@ -474,6 +491,11 @@ def _room(function, size, axis, parameters, x0, inputs):
         function, *given[:2], _cut(given[2], 0, size, axis)), parameters, x0, inputs)
     if not (isinstance(out, tuple) and len(out) == 2):
         raise ValueError("function returns no pair: need the state and the outputs")
+    kinds = [jax.tree.map(lambda z: (jnp.shape(z), jnp.result_type(z).name), x)
+             for x in (out[0], x0)]
+    if kinds[0] != kinds[1]:
+        raise ValueError(f"function returns the state as {kinds[0]}: need {kinds[1]}, "
+                         "as x0 has it")
     shapes = [z.shape for z in jax.tree.leaves(out[1])]
     if not _along(shapes, axis) <= {size}:
         raise ValueError(f"outputs have shapes {shapes} for {size} steps: need all as "
@@ -490,7 +512,6 @@ def _room(function, size, axis, parameters, x0, inputs):
 def _forward(function, chunk, reverse, axis, parameters, x0, inputs):
     whole, rest, first, last = _stretches(inputs, chunk, reverse, axis)
     given = parameters, x0, inputs
-
     outputs, _ = vary_together(_room(function, chunk, axis, *given), given)
 
     def run(carry, start, size):
@@ -508,8 +529,7 @@ def _forward(function, chunk, reverse, axis, parameters, x0, inputs):
     return carry, (parameters, inputs, starts, x_rest)
 
 # %% ../nbs/08_scan.ipynb #e8dddec5
-def _backward(function, sizes, reverse, axis, residuals, bars):
-    chunk, _ = sizes
+def _backward(function, chunk, reverse, axis, residuals, bars):
     parameters, inputs, starts, x_rest = residuals
     whole, rest, first, last = _stretches(inputs, chunk, reverse, axis)
     x_bar, outputs_bar = bars
@@ -540,7 +560,7 @@ def _backward(function, sizes, reverse, axis, residuals, bars):
     return parameters_bar, x_bar, inputs_bar
 
 
-_in_chunks.defvjp(_forward_kept, _backward)
+_in_chunks.defvjp(_forward, _backward)
 _compiled = jax.jit(_in_chunks, static_argnums=(0, 1, 2, 3))
 
 # %% ../nbs/08_scan.ipynb #choose02
@@ -550,7 +570,7 @@ def choose_method(method, constant, loop="sequential", platform=None):
     Args:
         method: "auto", or a choice already made.
         constant: whether the coefficient is the same at all steps.
-        loop: the method for a CPU.
+        loop: what to return for a CPU.
         platform: what computes, such as "cpu" or "gpu"; JAX's default if None.
 
     Returns:
@@ -567,9 +587,14 @@ METHODS = "sequential", "associative", "time_invariant", "chunked"
 
 
 def _states(constant, x, part, reverse=False):
-    # One chunk; a is among the parts if it varies.
+    # One chunk, in real arithmetic; a is among the parts if it varies.
     a, b = part if constant is None else (constant, part)
-    xs = _sequential(a, b, x, reverse)
+    if jnp.iscomplexobj(b):
+        b, x = (jnp.stack([z.real, z.imag], -2) for z in (b, x))
+        xs = _packed(a, b, x, reverse)
+        xs = lax.complex(xs[..., 0, :], xs[..., 1, :])
+    else:
+        xs = _sequential(a, b, x, reverse)
     return xs[0 if reverse else -1], xs
 
 

@@ -42,7 +42,7 @@ def problem(batch, L, H, P):
 def ours(options, batch, L):
     """The package's layer by one method, as a function of the problem."""
     if options == "short":
-        options = {"chunk": s5._chunk_size(L, batch, 128)}
+        options = {"chunk": max(8, s5._chunk_size(L, batch) // 8)}
     elif options:
         options = {"scan_method": options}
     return lambda *problem: s5.apply_ssm(*problem, **options)[0]
@@ -88,7 +88,7 @@ def shape(batch, L, H, P, gradients, rounds=11):
     if gradients:
         functions = {name: gradient(f) for name, f in functions.items()}
     return {"batch": batch, "L": L, "H": H, "P": P, "gradients": gradients,
-            "chunk": s5._chunk_size(L, batch, s5._ROWS[0 if gradients else 1]),
+            "chunk": s5._chunk_size(L, batch),
             "methods": compare(functions, arguments, "reference", rounds,
                                budget=90, others=["discretax"])}
 

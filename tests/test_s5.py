@@ -143,6 +143,8 @@ def test_no_product_of_three_sizes_and_no_complex_input(options):
                 P // 2 in shape or P in shape)), shape
             if jnp.issubdtype(dtype, jnp.complexfloating):
                 assert not (L in shape and H in shape), (shape, dtype)
+                # with constant steps the scan is real as well
+                assert "steps" in options or L not in shape, (shape, dtype)
 
 
 @pytest.mark.parametrize("options", [
@@ -162,11 +164,11 @@ def test_chunks_store_no_states(options):
         assert not (L in shape and (P // 2 in shape or P in shape)), shape
 
 
-@pytest.mark.parametrize("options", [{}, dict(steps=np.ones(2048, np.float32))])
+@pytest.mark.parametrize("options", [{}, dict(steps=np.ones(4096, np.float32))])
 def test_chunks_need_less_memory(options):
     """The compiler's count for the gradient by everything, 8 sequences."""
     p = s5.initialize(jax.random.key(0), 16, 32)
-    u = jax.ShapeDtypeStruct((8, 2048, 16), jnp.float32)
+    u = jax.ShapeDtypeStruct((8, 4096, 16), jnp.float32)
 
     def memory(**how):
         loss = lambda *a: jnp.sum(jnp.sin(s5.apply_ssm(*a, **options, **how)[0]))
@@ -174,13 +176,21 @@ def test_chunks_need_less_memory(options):
             *complex_of(p), u).compile()
         return compiled.memory_analysis().temp_size_in_bytes
 
-    chunked = memory(scan_method="chunked")
-    assert chunked < 0.55 * memory(scan_method="sequential")
+    short = memory(scan_method="chunked", chunk=128)
+    assert short < 0.55 * memory(scan_method="sequential")
     # the input's size counts the rest: u, y and their cotangents
-    assert chunked < 4 * 4 * u.size
-    # 1024 rows in all by default: 128 of each of the 8 sequences
-    assert memory(scan_method="chunked", chunk=128) == chunked
-    assert chunked < memory(scan_method="chunked", chunk=512)
+    assert short < 4 * 4 * u.size
+    # 8192 rows in all by default: 1024 of each of the 8 sequences
+    chunked = memory(scan_method="chunked")
+    assert memory(scan_method="chunked", chunk=1024) == chunked
+    assert short < chunked < memory(scan_method="chunked", chunk=4096)
+
+
+@pytest.mark.parametrize("L, batch, expected", [
+    (1, 1, 1), (16384, 1, 16384), (16385, 1, 8192), (2048, 8, 2048), (4096, 8, 1024),
+    (784, 50, 196), (33, 1000, 11), (8191 * 5, 1, 8191), (7, 0, 7)])
+def test_the_length_of_a_chunk(L, batch, expected):
+    assert s5._chunk_size(L, batch) == expected
 
 
 @pytest.mark.parametrize("L", [0, 1, 2])

@@ -48,7 +48,7 @@ keep = lambda p, x, part: (x, part)
 @pytest.mark.parametrize("function, inputs, options, words", [
     (keep, B, dict(chunk=0), "chunk is 0; need a whole number"),
     (keep, B, dict(chunk=True), "chunk is True; need a whole number"),
-    (keep, B, dict(forward_chunk=0.5), "forward_chunk is 0.5; need a whole number"),
+    (keep, B, dict(chunk=0.5), "chunk is 0.5; need a whole number"),
     (keep, (B, B[:10]), {},
      r"inputs have shapes \[\(21, 4\), \(10, 4\)\]: need at least one, and all as long"),
     (lambda p, x, q: (x, q[:1]), B, {},
@@ -58,6 +58,11 @@ keep = lambda p, x, part: (x, part)
     (keep, B, dict(axis=5), "as long along axis 5"),
     (keep, B[:0], {}, "need at least one step"),
     (lambda p, x, q: q, B, {}, "function returns no pair"),
+    *[(function, B, dict(chunk=chunk), words) for chunk in (4, 21) for function, words in (
+        (lambda p, x, q: (x.astype(jnp.bfloat16), q),
+         r"returns the state as \(\(4,\), 'bfloat16'\): need \(\(4,\), 'float32'\)"),
+        (lambda p, x, q: (q, q), r"returns the state as \(\(\d+, 4\), 'float32'\): need"),
+        (lambda p, x, q: ((x, x), q), r"returns the state as \(\(\(4,\), .*: need"))],
     (keep, B.astype(int), {}, "inputs has an array of int32"),
     (keep, B > 0, {}, "inputs has an array of bool"),
 ])
@@ -75,7 +80,9 @@ def test_integer_parameters_are_refused():
     ((3,), (5, 2, 3), (2, 3), r"shapes \(\(3,\), \(5, 2, 3\), \(2, 3\)\): need \(P,\), \(L"),
     ((3,), (5, 2, 6), (6,), r"\(6,\)\): need"),
     ((3,), (5, 2, 6), (1, 6), r"\(1, 6\)\): need"),
-    ((5, 3), (5, 6), (6,), r"shapes \(\(5, 3\)"),
+    ((5, 2), (5, 6), (6,), r"shapes \(\(5, 2\)"),
+    ((4, 3), (5, 6), (6,), r"shapes \(\(4, 3\)"),
+    ((5, 1, 3), (5, 2, 6), (2, 6), r"shapes \(\(5, 1, 3\)"),
     ((), (5, 6), (6,), r"shapes \(\(\)"),
     ((3,), (6,), (), r"\(6,\), \(\)\)"),
 ])
@@ -91,3 +98,8 @@ def test_packed_rows_are_real(dtype):
         linear_scan_packed(a, b.astype(dtype), x0)
     with pytest.raises(ValueError, match="x0 has dtype .*: need real floats"):
         linear_scan_packed(a, b, x0.astype(dtype))
+
+
+def test_packed_rows_need_a_coefficient_that_is_no_whole_number():
+    with pytest.raises(ValueError, match="a has dtype int32: need real or complex"):
+        linear_scan_packed(jnp.ones(3, int), jnp.ones((5, 6)), jnp.ones(6))
