@@ -28,7 +28,7 @@ from jaxprs import arrays, equations
 from repository import MODULES, NOTEBOOKS, ROOT, cells, tracked_files
 from test_repository import COLAB_CELL, code_of
 
-from annotated_ssm import baselines, hippo, nplr, s4, s4d, s5, scan
+from annotated_ssm import bank, baselines, hippo, nplr, s4, s4d, s5, scan
 from annotated_ssm.attention import LinearAttention
 from annotated_ssm.baselines import LSSL
 from annotated_ssm.layers import DSS, S4, S4D, S5
@@ -48,8 +48,16 @@ REPORTS = {
     "HazyResearch/safari#4": f"{DOUBLE}::test_no_output_knows_the_future",
     "srush/annotated-s4#59": "tests/test_s4.py::"
                              "test_memory_of_the_compiled_convolution",
+    "jax-ml/jax#11007": f"{HERE}::"
+                        "test_real_pairs_need_no_more_memory_than_complex_numbers",
     "state-spaces/s4#51": "tests/test_s4d.py::"
                           "test_memory_is_a_small_part_of_the_vandermonde_matrix",
+    # complex numbers
+    "state-spaces/s4#160": f"{HERE}::test_an_odd_size_loses_no_state",
+    "google-deepmind/optax#196": f"{DOUBLE}::test_gradients_are_real_and_lead_downhill",
+    "google-deepmind/optax#287": f"{DOUBLE}::test_gradients_are_real_and_lead_downhill",
+    "google/jaxopt#169": f"{DOUBLE}::test_gradients_are_real_and_lead_downhill",
+    "netket/netket#1009": f"{DOUBLE}::test_gradients_are_real_and_lead_downhill",
     # state and length
     "state-spaces/s4#52": f"{DOUBLE}::test_a_loop_of_steps_is_the_call",
     "state-spaces/s4#115": f"{DOUBLE}::test_a_loop_of_steps_is_the_call",
@@ -83,6 +91,9 @@ REPORTS = {
     "i404788/s5-pytorch#7": f"{HERE}::test_no_layer_makes_a_matrix_for_each_sample",
     # JAX
     "jax-ml/jax#14190": f"{DOUBLE}::test_every_method_is_the_scan_of_jax",
+    "pytorch/pytorch#95408": f"{DOUBLE}::test_every_method_is_the_scan_of_jax",
+    "keras-team/keras#19904": f"{DOUBLE}::test_every_method_is_the_scan_of_jax",
+    "jax-ml/jax#19498": f"{DOUBLE}::test_a_derivative_costs_a_few_scans",
     "jax-ml/jax#29313": f"{DOUBLE}::test_reversed_time_swaps_the_directions",
     "triton-lang/triton#4362": "tests/test_scan.py::"
                                "test_reverse_pairs_each_coefficient_with_its_own_input",
@@ -99,10 +110,19 @@ REPORTS = {
     "google/flax#2872": f"{HERE}::test_mappings_of_flax_are_plain",
     "google/flax#2861": f"{HERE}::test_the_colab_cell_notices_another_jax",
     "google/flax#2950": f"{HERE}::test_the_colab_cell_notices_another_jax",
+    "bold-lab/JaxMARL#161": f"{HERE}::test_the_colab_cell_notices_another_jax",
     "lanl/scico#394": f"{HERE}::test_the_colab_cell_notices_another_jax",
     "alxndrTL/mamba.py#26": "tests/test_scan.py::"
                             "test_each_method_is_the_loop_within_rounding",
     "alxndrTL/mamba.py#42": "tests/test_scan.py::test_work_and_depth_as_counted",
+    "alxndrTL/mamba.py#46": "tests/test_scan.py::"
+                            "test_prefixes_of_an_operator_that_does_not_commute",
+    "alxndrTL/mamba.py#57": f"{HERE}::"
+                            "test_auto_is_a_loop_on_a_cpu_and_a_tree_elsewhere",
+    "radarFudan/mamba-minimal-jax#1": f"{DOUBLE}::"
+                                      "test_every_scan_trains_a_padded_uneven_model",
+    "srush/annotated-mamba#1": f"{DOUBLE}::"
+                               "test_every_scan_trains_a_padded_uneven_model",
 }
 
 
@@ -171,7 +191,8 @@ def primitives(function, *arguments):
 
 @pytest.mark.parametrize("backend", ["cpu", "gpu", "tpu"])
 def test_auto_is_a_loop_on_a_cpu_and_a_tree_elsewhere(backend, monkeypatch):
-    """jax-ml/jax#7009: a loop starts its few operations once a sample."""
+    """jax-ml/jax#7009; mamba.py#57: a loop starts its few operations once a sample,
+    which a GPU is slow at and a CPU is not."""
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
     layer = S5(3, 4, rngs=nnx.Rngs(0))
     u, steps = np.ones((2, 8, 3), np.float32), np.ones((2, 8), np.float32)
@@ -217,6 +238,66 @@ def test_no_layer_makes_a_matrix_for_each_sample(name, bidirectional, timed, mas
         assert any(L in shape for shape in seen)
         for shape in seen:
             assert not (L in shape and H in shape and {N, N // 2} & set(shape)), shape
+
+
+CORES = {
+    "S4": (functools.partial(S4, N=64), s4.apply_ssm),
+    "S4D": (functools.partial(S4D, N=64), bank.apply_ssm),
+    "DSS": (functools.partial(DSS, N=64), bank.apply_ssm),
+    "S5": (functools.partial(S5, P=64), s5.apply_ssm),
+}
+
+
+@pytest.mark.parametrize("name", CORES)
+def test_real_pairs_need_no_more_memory_than_complex_numbers(name):
+    """jax-ml/jax#11007: how the parameters of a product and sum were kept decided
+    whether the array between the two was. The gradient by the layer's parameters,
+    which are real, and by the complex ones they stand for: neither stores the
+    complex states (half of them) of all samples and features."""
+    length, features = 1024, 8
+    make, apply_ssm = CORES[name]
+    layer = make(features, rngs=nnx.Rngs(0))
+    graph, pairs = nnx.split(layer)
+    system, u = layer.dynamics(), jnp.zeros((1, length, features))
+    assert any(jnp.iscomplexobj(a) for a in system)
+    states = 8 * length * features * 64 / 2
+    for loss, given in [
+            (lambda given: nnx.merge(graph, given)(u)[0].sum(), pairs),
+            (lambda given: apply_ssm(*given, u[0])[0].sum(), system)]:
+        compiled = jax.jit(jax.grad(loss)).lower(given).compile()
+        used = compiled.memory_analysis().temp_size_in_bytes
+        assert 0 < used < 0.75 * states
+
+
+ODD = {
+    **{f"S5 {init}": functools.partial(S5, P=5, init=init) for init in s5.INITS},
+    "S5 blocks": functools.partial(S5, P=6, blocks=2),
+    **{f"S4 {measure}": functools.partial(S4, N=5, measure=measure)
+       for measure in ("legs", "legt", "lagt", "fout")},
+    **{f"S4D {init}": functools.partial(S4D, N=5, init=init)
+       for init in ("legs", "lin", "inv", "real")},
+    "DSS": functools.partial(DSS, N=5), "LSSL": functools.partial(LSSL, N=5),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_an_odd_size_loses_no_state(name):
+    """state-spaces/s4#160: half of five conjugate pairs is no number of states. A
+    layer that stores its states one by one has five, each hears and is heard."""
+    make = lambda: ODD[name](3, rngs=nnx.Rngs(0))
+    if name not in ("S4D real", "LSSL"):
+        with pytest.raises(ValueError, match="need.* an even"):
+            make()
+        return
+    layer = make()
+    rest = layer.init_state(1)
+    assert rest.shape == (1, 3, 5)
+    silence = np.zeros((1, 3), np.float32)
+    _, x = layer.step(np.ones((1, 3), np.float32), rest)
+    assert (np.asarray(x) != 0).all()
+    for n in range(5):
+        y, _ = layer.step(silence, rest.at[:, :, n].set(1))
+        assert (np.asarray(y) != 0).all()
 
 
 STREAMS = {
@@ -402,7 +483,12 @@ print(hashlib.sha256(b"".join(a.tobytes() for a in tables())).hexdigest())
 
 def test_starts_are_the_same_whatever_jax_is_set_to():
     """jax-ml/jax#32641: NumPy in double precision on the host, to the last bit;
-    inside a traced function too, and with JAX's double precision on or off."""
+    inside a traced function too, and with JAX's double precision on or off.
+
+    JAX_PLATFORMS is unset, or names a processor that may not be there: then any
+    use of JAX would be an error, and the tables are still the same. Not covered is
+    what a GPU makes of them later, random numbers and sums in single precision.
+    """
     def digest():
         found = list(tables())
         for a in found:
@@ -412,10 +498,13 @@ def test_starts_are_the_same_whatever_jax_is_set_to():
     inside = []
     jax.eval_shape(lambda x: inside.append(digest()) or x, 0.0)
     assert inside == [digest()]
-    for x64 in "0", "1":
+    others = {k: v for k, v in os.environ.items() if k != "JAX_PLATFORMS"}
+    for x64, platforms in ("0", None), ("1", "cpu"), ("0", "gpu"), ("1", "tpu"):
+        chosen = {"JAX_PLATFORMS": platforms} if platforms else {}
         result = subprocess.run(
             [sys.executable, "-c", STARTS, str(ROOT / "tests")], check=True, cwd=ROOT,
-            capture_output=True, text=True, env=os.environ | {"JAX_ENABLE_X64": x64})
+            capture_output=True, text=True,
+            env=others | chosen | {"JAX_ENABLE_X64": x64})
         assert result.stdout.split() == inside
 
 

@@ -9,16 +9,19 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from flax import nnx
 
-from annotated_ssm import scan
+from annotated_ssm import checks, scan
 from annotated_ssm.attention import Attention, LinearAttention
 from annotated_ssm.baselines import LSSL
 from annotated_ssm.interface import Identity, generate
 from annotated_ssm.layers import DSS, S4, S4D, S5
-from annotated_ssm.models import Backbone
+from annotated_ssm.models import Backbone, SequenceClassifier
+from annotated_ssm.optimizer import make_optimizer
 from annotated_ssm.recurrent import GRU, LSTM
+from annotated_ssm.training import TrainingConfig
 
 H, N, L, BATCH = 4, 16, 64, 2
 LENGTHS = (1, 2, 3, 5, 8, 13, L)
@@ -100,6 +103,46 @@ def close(got, want, atol=1e-10, name=None):
 
 def take(state, row, bidirectional=False):
     return jax.tree.map(lambda a: a[:, row] if bidirectional else a[row], state)
+
+
+# Complex numbers
+
+
+@pytest.mark.parametrize("bidirectional", [False, True], ids=["forward", "both"])
+@pytest.mark.parametrize("name", ["S5", "S4", "S4D", "DSS"])
+def test_gradients_are_real_and_lead_downhill(name, bidirectional):
+    """optax#196, #287; jaxopt#169; netket#1009: of a complex parameter JAX gives
+    the conjugate of the steepest slope, and Adam would square it as it is.
+
+    Here they are real: the slope along any direction is the scalar product with the
+    gradient, and Adam's first step leads down in every leaf.
+    """
+    u, steps = draw(name)
+    graph, params = nnx.split(layer(name, bidirectional))
+    rng = np.random.default_rng(2)
+    w = rng.normal(size=u.shape)
+    rule = make_optimizer(params, TrainingConfig(weight_decay=0.0), 10)
+
+    @jax.jit
+    def first(params):
+        loss, slopes = jax.value_and_grad(
+            lambda p: jnp.sum(w * nnx.merge(graph, p)(u, steps)[0]))(params)
+        return loss, slopes, *rule.update(slopes, rule.init(params), params)
+
+    _, slopes, updates, moments = first(params)
+    for tree in params, slopes, updates, moments:
+        assert not any(np.iscomplexobj(a) for a in jax.tree.leaves(tree))
+    for g, move in zip(*map(jax.tree.leaves, (slopes, updates)), strict=True):
+        assert np.sum(np.asarray(g) * move) < 0
+    way = jax.tree.map(lambda a: rng.normal(size=a.shape), params)
+    there = lambda h: first(jax.tree.map(
+        lambda a, v: np.asarray(a) + h * v, params, way))[0]
+    fine, coarse = ((there(h) - there(-h)) / (2 * h) for h in (1e-5, 2e-5))
+    parts = [np.sum(g * v)
+             for g, v in zip(*map(jax.tree.leaves, (slopes, way)), strict=True)]
+    # what is left of a quotient shrinks by four with half the step, up to rounding
+    bound = abs(fine - coarse) + 1e-7 * np.abs(parts).max()
+    assert abs(fine - sum(parts)) <= bound <= 1e-4 * np.abs(parts).max()
 
 
 # State
@@ -301,30 +344,108 @@ def test_reversed_time_swaps_the_directions(name, timed):
 # Scans
 
 
+def pulled_back(run, w, *arguments):
+    """What a function returns, and the cotangents of its arguments."""
+    xs, pull_back = jax.vjp(run, *arguments)
+    return xs, pull_back(w)
+
+
 @functools.cache
 def scanned(n, constant, reverse):
-    """Coefficients, inputs, and what JAX's own scan makes of them."""
+    """Coefficients, inputs, a cotangent, and what JAX's own scan makes of them."""
     rng = np.random.default_rng(n)
     z = lambda *shape: rng.normal(size=shape) + 1j * rng.normal(size=shape)
-    a, b = z(n, 3), z(n, 2, 3)
+    a, b, w = z(n, 3), z(n, 2, 3), z(n, 2, 3)
     a *= rng.uniform(0.5, 1, a.shape) / np.abs(a)
-    if constant:
-        a[:] = a[0]
-    run = jax.jit(lambda a, b: jax.lax.associative_scan(
-        lambda e, l: (l[0] * e[0], l[0] * e[1] + l[1]), (a[:, None], b),
-        reverse=reverse)[1])
-    return a, b, run(a, b)
+    a = a[0] if constant else a
+    run = lambda a, b: jax.lax.associative_scan(
+        lambda e, l: (l[0] * e[0], l[0] * e[1] + l[1]),
+        (jnp.broadcast_to(a, (n, 3))[:, None], b), reverse=reverse)[1]
+    return a, b, w, jax.jit(functools.partial(pulled_back, run))(w, a, b)
 
 
 @pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
 @pytest.mark.parametrize("method", ("auto", *scan.METHODS))
 def test_every_method_is_the_scan_of_jax(method, reverse):
-    """jax-ml/jax#14190, #29313: ours against `jax.lax.associative_scan`, whose
-    operator gets the later element first in reverse."""
+    """jax-ml/jax#14190, #29313; pytorch#95408; keras#19904: ours against
+    `jax.lax.associative_scan`, whose operator gets the later element first in
+    reverse: states and derivatives, at any length. (Their time is in benchmarks/.)
+    """
     constant = method == "time_invariant"
     for n in LENGTHS[:-1]:
-        a, b, theirs = scanned(n, constant, reverse)
-        ours = jax.jit(lambda a, b: scan.linear_scan(
-            a, b, reverse=reverse, method=method, chunk=4))(
-                a[0] if constant else a, b)
+        a, b, w, theirs = scanned(n, constant, reverse)
+        run = functools.partial(
+            scan.linear_scan, reverse=reverse, method=method, chunk=4)
+        ours = jax.jit(functools.partial(pulled_back, run))(w, a, b)
         close(ours, theirs, 1e-13)
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+@pytest.mark.parametrize("method", scan.METHODS)
+def test_a_derivative_costs_a_few_scans(method, reverse):
+    """jax-ml/jax#19498: all states by a shared coefficient are Σ (k−j) a^(k−j−1) b_j.
+    Its P columns are P scans forward in mode; in reverse they would be L P.
+
+    A product has two in its tangent, and their sum: at most three operations for
+    one. A gradient costs five at most, however long the sequence (Baur and Strassen,
+    1983).
+    """
+    P, rng = 3, np.random.default_rng(0)
+    a = jnp.asarray(rng.uniform(-0.9, 0.9, P))
+    for n in 2, 13, 200:
+        b, w = rng.normal(size=(2, n, P))
+        run = functools.partial(
+            scan.linear_scan, b=b, reverse=reverse, method=method, chunk=4)
+        slope = lambda a: pulled_back(run, jnp.asarray(w), a)[1][0]
+        ways = [slope] if method == "chunked" else [slope, jax.jacfwd(run)]
+        for way, most in zip(ways, (5, 3 * P)):       # chunks have no forward mode
+            assert n == 2 or checks.operations(way, a) <= (
+                most * checks.operations(run, a))
+        if n == 200:
+            continue
+        lag = np.arange(n)[:, None] - np.arange(n)
+        lag = np.maximum(lag.T if reverse else lag, 0)[..., None]
+        exact = np.sum(lag * np.asarray(a) ** np.maximum(lag - 1, 0) * b, 1)
+        for way, value in zip(ways, (np.sum(w * exact, 0),
+                                     exact[..., None] * np.eye(P))):
+            close(jax.jit(way)(a), value, 1e-13)
+
+
+def test_every_scan_trains_a_padded_uneven_model():
+    """mamba-minimal-jax#1, annotated-mamba#1: "why not associative_scan?" With it a
+    model learns from padded sequences of uneven times, as with the loop, step by
+    step, whatever the padding holds. Both directions: one is among them."""
+    rng = np.random.default_rng(0)
+    labels, lengths = np.arange(6) % 3, np.array([7, 1, 4, 5, 2, 7])
+    mask = np.arange(7) < lengths[:, None]
+    clean = rng.normal(size=(6, 7, H)) + labels[:, None, None]
+    gaps = rng.uniform(0.3, 2, (6, 7))
+    rule = optax.adam(1e-2)
+
+    def losses(method, noise):
+        u, steps = (np.where(m, z, noise) for m, z in (
+            (mask[..., None], clean), (mask, gaps)))
+        layer = functools.partial(S5, P=8, scan_method=method, bidirectional=True,
+                                  **RANGE)
+        graph, params, rest = nnx.split(double(SequenceClassifier(
+            H, 3, H, 1, layer, dropout=0.0, norm="layer", rngs=nnx.Rngs(0))),
+            nnx.Param, ...)
+
+        def loss(params):
+            scores = nnx.merge(graph, params, rest)(u, steps, mask)
+            return optax.softmax_cross_entropy_with_integer_labels(
+                scores, labels).mean()
+
+        def update(carry, _):
+            params, moments = carry
+            value, slopes = jax.value_and_grad(loss)(params)
+            updates, moments = rule.update(slopes, moments, params)
+            return (optax.apply_updates(params, updates), moments), value
+
+        return jax.jit(lambda p: jax.lax.scan(
+            update, (p, rule.init(p)), None, length=20)[1])(params)
+
+    expected = losses("sequential", 0.0)
+    assert expected[-1] < 0.7 * expected[0]
+    for method in "associative", "chunked":
+        np.testing.assert_allclose(losses(method, 1e3), expected, rtol=0, atol=1e-9)
