@@ -101,7 +101,7 @@ def _packed_input(B, u):
 
 
 def _packed_output(C, x, conj_sym):
-    """$2\\,\\mathrm{Re}(Cx)$ (or $\\mathrm{Re}(Cx)$) of a packed x, again one product."""
+    """$2\\,\\mathrm{Re}(Cx)$ (or $\\mathrm{Re}(Cx)$), x packed, again one product."""
     C = 2 * C if conj_sym else C
     return _product(x, jnp.concatenate([C.real.T, -C.imag.T]))
 
