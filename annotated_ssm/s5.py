@@ -145,7 +145,8 @@ class _Direction:
         x = _unpack(xs[0 if self.reverse else -1])
         if holds:
             x = _last_valid(xs, start, valid, self.reverse)
-        return x, _packed_output(C, _time_first(xs), self.conj_sym)
+        # turned after the product: the scan and C's gradient keep one array
+        return x, _time_first(_packed_output(C, xs, self.conj_sym))
 
     def scan(self, a, b, x):
         """All states, packed as b is, by the method that was named."""
