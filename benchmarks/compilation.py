@@ -39,7 +39,7 @@ def shape(batch, L, H, P, gradients, rounds):
 
 def main(quick=False):
     result = provenance(quick=quick, dtype="float32", seed=0)
-    result["shapes"] = alone("benchmarks.compilation", quick, rounds=1 if quick else 3)
+    result["shapes"] = alone("benchmarks.compilation", quick, 1 if quick else 3)
     print(result if quick else record("compilation", result))
 
 
