@@ -91,6 +91,9 @@ def _unpack(x):
 
 def _product(x, M):
     # Two plain matrices: so is the gradient's product then, and needs no copy.
+    # (Axes that an explicit mesh splits can't be joined.)
+    if any(jax.typeof(x).sharding.spec):
+        return x @ M
     rows = x.reshape(math.prod(x.shape[:-1]), len(M))
     return (rows @ M).reshape(*x.shape[:-1], M.shape[1])
 
