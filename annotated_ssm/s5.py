@@ -340,7 +340,6 @@ def apply_ssm(
     else:
         ends = x0 if bidirectional else (x0,)
     length = None if mask is None else mask.sum(-1)
-
     chunk = _chunk_size(L, math.prod(batch)) if chunk is None else chunk
     y, last = D * u, []
     for i in range(1 + bidirectional):

@@ -213,14 +213,19 @@ def _times(a, x):
     return a * x
 
 
-def _sequential(a, b, x0, reverse=False):
+def _aligned(a, b):
+    # As many axes as b, 1 wherever a is constant.
+    return a.reshape(*a.shape[:-1], *(1,) * (b.ndim - a.ndim), a.shape[-1])
+
+
+def _sequential(a, b, x0, reverse=False, times=_times):
     # a is (1, ..., P) or (L, ..., P): a constant `a` stays out of the loop's
     # inputs, so that nothing of length L is stored for it.
     varies = a.shape[0] == b.shape[0]
 
     def step(x, elements):
         a_k, b_k = elements if varies else (a[0], elements)
-        x = _times(a_k, x) + b_k
+        x = times(a_k, x) + b_k
         return x, x
 
     return lax.scan(step, x0, (a, b) if varies else b, reverse=reverse)[1]
@@ -291,14 +296,7 @@ def _turn(a, x):
 
 @partial(jax.custom_vjp, nondiff_argnums=(3,))
 def _packed(a, b, x0, reverse):
-    varies = a.shape[0] == b.shape[0]   # else it is (1, ..., P)
-
-    def step(x, elements):
-        a_k, b_k = elements if varies else (a[0], elements)
-        x = _turn(a_k, x) + b_k
-        return x, x
-
-    return lax.scan(step, x0, (a, b) if varies else b, reverse=reverse)[1]
+    return _sequential(a, b, x0, reverse, _turn)
 
 
 def _packed_kept(a, b, x0, reverse):
@@ -386,11 +384,10 @@ def linear_scan_packed(
     if not jnp.issubdtype(a.dtype, jnp.inexact):
         raise ValueError(f"a has dtype {a.dtype}: need real or complex floats")
     real = jnp.promote_types(jnp.finfo(jnp.result_type(a, b, x0)).dtype, jnp.float32)
-    shape = (1,) * (a.ndim == 1) + a.shape[:-1] + (1,) * (b.ndim - max(a.ndim, 2)) + P
-    a = jnp.asarray(a, jnp.result_type(real, jnp.complex64)).reshape(shape)
-    part = lambda z: jnp.asarray(z, real).reshape(*z.shape[:-1], 2, *P)
     if b.shape[0] == 0:
         return jnp.asarray(b, real)
+    a = _aligned(jnp.asarray(a, jnp.result_type(real, jnp.complex64)), b)
+    part = lambda z: jnp.asarray(z, real).reshape(*z.shape[:-1], 2, *P)
     a, b, x0 = vary_together(a, part(b), part(x0))
     return _packed(a, b, x0, reverse).reshape(shapes[1])
 
@@ -416,7 +413,6 @@ def scan_in_chunks(function, parameters, x0, inputs, chunk: int,
         reverse: begin with the last chunk.
         axis: which one is time, in inputs and outputs.
 
-
     Returns:
         The state after the last step, and the outputs of all steps. They
         have reverse-mode derivatives; forward-mode ones only in a plain call.
@@ -430,7 +426,7 @@ def scan_in_chunks(function, parameters, x0, inputs, chunk: int,
     chunk = check_count("chunk", chunk)
     L = _length(parameters, inputs, axis)
     parameters, x0, inputs = vary_together(parameters, x0, inputs)
-    _room(function, min(chunk, L), axis, parameters, x0, inputs)   # or says why not
+    _outputs(function, min(chunk, L), axis, parameters, x0, inputs)  # or says why not
     if L <= chunk:
         return _call(function, parameters, x0, inputs)
     return _compiled(function, chunk, reverse, axis, parameters, x0, inputs)
@@ -485,8 +481,8 @@ def _call(function, *arguments):
     return vary_together(function(*arguments), arguments)[0]
 
 
-def _room(function, size, axis, parameters, x0, inputs):
-    """Zeros where the outputs of the whole sequence will be written."""
+def _outputs(function, size, axis, parameters, x0, inputs):
+    """Shapes and dtypes of the outputs of one chunk, after a look at all of it."""
     out = jax.eval_shape(lambda *given: _call(
         function, *given[:2], _cut(given[2], 0, size, axis)), parameters, x0, inputs)
     if not (isinstance(out, tuple) and len(out) == 2):
@@ -500,19 +496,24 @@ def _room(function, size, axis, parameters, x0, inputs):
     if not _along(shapes, axis) <= {size}:
         raise ValueError(f"outputs have shapes {shapes} for {size} steps: need all as "
                          f"long along axis {axis}")
-    L = jax.tree.leaves(inputs)[0].shape[axis]
+    return out[1]
 
+
+def _room(outputs, L, axis):
+    """Zeros where the outputs of the whole sequence will be written."""
     def zeros(z):
         before, after = z.shape[: axis % z.ndim], z.shape[axis % z.ndim + 1 :]
         return jnp.zeros((*before, L, *after), z.dtype, device=z.sharding)
 
-    return jax.tree.map(zeros, out[1])
+    return jax.tree.map(zeros, outputs)
 
 
 def _forward(function, chunk, reverse, axis, parameters, x0, inputs):
     whole, rest, first, last = _stretches(inputs, chunk, reverse, axis)
     given = parameters, x0, inputs
-    outputs, _ = vary_together(_room(function, chunk, axis, *given), given)
+    L = jax.tree.leaves(inputs)[0].shape[axis]
+    room = _room(_outputs(function, chunk, axis, *given), L, axis)
+    outputs, _ = vary_together(room, given)
 
     def run(carry, start, size):
         x, outputs = carry
@@ -646,9 +647,7 @@ def linear_scan(
         return b
     x0 = jnp.zeros_like(b[0]) if x0 is None else jnp.asarray(x0, dtype)
     x0 = jnp.broadcast_to(x0, b.shape[1:])
-    # One shape for all: as many axes as b, 1 wherever a is constant.
-    shape = (*a.shape[:-1], *(1,) * (b.ndim - a.ndim), a.shape[-1])
-    a = jnp.asarray(a, dtype).reshape(shape)
+    a = _aligned(jnp.asarray(a, dtype), b)
     if a.shape != b.shape:  # shared: its derivative is a sum
         a = a.astype(jnp.promote_types(dtype, jnp.float32))
     a, b, x0 = vary_together(a, b, x0)
