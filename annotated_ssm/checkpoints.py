@@ -8,6 +8,7 @@ __all__ = ['save', 'load', 'Checkpoints']
 # %% ../nbs/17b_checkpoints.ipynb #e5dc3253
 import json
 import math
+import shutil
 import time
 import zipfile
 from collections.abc import Mapping
@@ -146,11 +147,13 @@ class Checkpoints:
             with datasets.written_atomically(path) as file:
                 file.write((json.dumps(here, indent=1) + "\n").encode())
         self.seconds, self._saved = seconds, time.monotonic()
+        checkpoints = self.directory / "checkpoints"
+        for left in checkpoints.glob("*"):   # by a run killed while it wrote
+            if left.is_dir() and not left.name.isdigit():
+                shutil.rmtree(left)
         self._orbax = ocp.CheckpointManager(
-            self.directory / "checkpoints",
-            options=ocp.CheckpointManagerOptions(
-                max_to_keep=1, enable_async_checkpointing=False,
-                cleanup_tmp_directories=True))
+            checkpoints, options=ocp.CheckpointManagerOptions(
+                max_to_keep=1, enable_async_checkpointing=False))
 
     def due(self) -> bool:
         """Whether the last `save` is longer ago than `seconds`."""

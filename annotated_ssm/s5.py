@@ -145,7 +145,7 @@ class _Direction:
         if holds:
             b, x, start = _hold(a, b, x, valid, self.reverse)
         xs = self.scan(a, b, x)
-        x = _unpack(xs[0 if self.reverse else -1])
+        x = xs[0 if self.reverse else -1]
         if holds:
             x = _last_valid(xs, start, valid, self.reverse)
         # turned after the product: the scan and C's gradient keep one array
@@ -155,8 +155,8 @@ class _Direction:
         """All states, packed as b is, by the method that was named."""
         inner = "auto" if self.scan_method == "chunked" else self.scan_method
         if choose_method(inner, a.ndim == 1, loop="packed") == "packed":
-            return linear_scan_packed(a, b, _pack(x), self.reverse)
-        b = _unpack(b)
+            return linear_scan_packed(a, b, x, self.reverse)
+        b, x = _unpack(b), _unpack(x)
         if callable(inner):
             xs = inner(a, b, x, reverse=self.reverse)
             shape, dtype = getattr(xs, "shape", None), getattr(xs, "dtype", None)
@@ -170,8 +170,11 @@ class _Direction:
         """The whole sequence, in chunks where that is the better way."""
         method = choose_method(self.scan_method, part[1] is None, loop="chunked")
         if method == "chunked":
-            return scan_in_chunks(self, system, x0, part, chunk, self.reverse, axis=-2)
-        return self(system, x0, part)
+            x, y = scan_in_chunks(
+                self, system, _pack(x0), part, chunk, self.reverse, axis=-2)
+        else:
+            x, y = self(system, _pack(x0), part)
+        return _unpack(x), y
 
 # %% ../nbs/09_s5.ipynb #hold-code
 def _hold(a, b, x, valid, reverse):
@@ -181,9 +184,9 @@ def _hold(a, b, x, valid, reverse):
     # from the end, pads come first: x enters behind the last valid sample
     count = jnp.sum(valid > 0, -2)               # (batch, 1)
     at = jnp.arange(len(b)) == count - 1         # (batch, L) or (L,)
-    enters = at[..., None] * (a * x)[..., None, :]
+    enters = at[..., None] * _pack(a * _unpack(x))[..., None, :]
     # b, the state that the scan begins with, the state if all are pads
-    return b + _pack(_time_first(enters)), jnp.zeros_like(x), x
+    return b + _time_first(enters), jnp.zeros_like(x), x
 
 
 def _last_valid(xs, start, valid, reverse):
@@ -191,7 +194,7 @@ def _last_valid(xs, start, valid, reverse):
     count = jnp.sum(valid > 0, -2)
     index = jnp.maximum(count - 1, 0)[None]
     last = xs[0] if reverse else jnp.take_along_axis(xs, index, axis=0)[0]
-    return jnp.where(count > 0, _unpack(last), start)
+    return jnp.where(count > 0, last, start)
 
 # %% ../nbs/09_s5.ipynb #chunk-size
 def _chunk_size(L, batch, rows=8192):

@@ -313,6 +313,7 @@ def _expm1(z):
     return lax.complex(real, jnp.exp(x) * jnp.sin(y))
 
 # %% ../nbs/01_state_space.ipynb #34487ba2
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
 def _series(z, m):
     r"""$\sum_k z^k/(k!\,(k+m+1))$, right to rounding for $|z|\le 1$."""
     terms, eps = 1, jnp.finfo(z.dtype).eps
@@ -322,6 +323,11 @@ def _series(z, m):
     for k in reversed(range(terms)):
         total = total * z + 1 / (factorial(k) * (k + m + 1))
     return total
+
+
+@_series.defjvp
+def _(m, primals, tangents):
+    return _series(*primals, m), _series(*primals, m + 1) * tangents[0]
 
 # %% ../nbs/01_state_space.ipynb #88cca9fa
 @partial(jax.custom_jvp, nondiff_argnums=(1,))
@@ -366,7 +372,6 @@ def _upper_half(v):
 
 def _remainder(x, y):
     """What rounding took away from the product of two real arrays."""
-    x, y = lax.stop_gradient((x, y))
     a, b = _upper_half(x), _upper_half(y)   # products of halves are exact
     rest, last, kind = x - a, y - b, jnp.finfo(x.dtype)
     rounded = lax.reduce_precision(x * y, kind.nexp, kind.nmant)
@@ -374,18 +379,29 @@ def _remainder(x, y):
     return jnp.where(jnp.isfinite(lost), lost, 0)
 
 
-def _zoh_diagonal(Λ, dt, z):
-    """$e^{\\Lambda\\Delta}$ and $\\Delta\\varphi_1(\\Lambda\\Delta)$, given $z$, the
-    rounded product."""
+@jax.custom_jvp
+def _zoh_diagonal(Λ, dt):
+    """$e^{\\Lambda\\Delta}$ and $\\Delta\\varphi_1(\\Lambda\\Delta)$."""
+    z = dt * Λ                           # rounded
     if jnp.iscomplexobj(Λ):
         r = lax.complex(_remainder(Λ.real, dt), _remainder(Λ.imag, dt))
     else:
         r = _remainder(Λ, dt)
-    e, φ = jnp.exp(z), phi1(z)
-    r_over_z = r / lax.stop_gradient(jnp.where(z == 0, 1, z))
-    finite = jnp.isfinite(e)             # overflow stays what it is
-    E, F = (jnp.where(finite, v, 0) for v in (e, φ))
-    return e + E * jnp.expm1(r), dt * (φ + r_over_z * (E - F))
+    e = jnp.exp(z)
+    more = jnp.where(jnp.isfinite(e), e * jnp.expm1(r), 0)
+    near = abs(z) < jnp.finfo(z.dtype).eps
+    far = (_expm1(z) + more) / jnp.where(near, 1, Λ)
+    return e + more, jnp.where(near, dt * (1 + z / 2), far)
+
+
+@_zoh_diagonal.defjvp
+def _(primals, tangents):
+    (Λ, dt), (dΛ, ddt) = primals, tangents
+    e, g = _zoh_diagonal(Λ, dt)
+    near = abs(dt * Λ) < 1
+    far = (dt * e - g) / jnp.where(near, 1, Λ)
+    slope = jnp.where(near, dt**2 * _series(jnp.where(near, dt * Λ, 0), 1), far)
+    return (e, g), (e * (dt * dΛ + ddt * Λ), slope * dΛ + e * ddt)
 
 # %% ../nbs/01_state_space.ipynb #1c208133
 def discretize_diagonal(
@@ -417,10 +433,10 @@ def discretize_diagonal(
     α = _checked_alpha(method, alpha)
     Λ, B = _inexact(Λ, B)
     dt = _checked_dt(dt, [(), (P,)], Λ.dtype)
-    z = dt * Λ
     if method == "zoh":
-        Λ_bar, scale = _zoh_diagonal(Λ, dt, z)
+        Λ_bar, scale = _zoh_diagonal(Λ, dt)
     else:
+        z = dt * Λ
         scale = dt / (1 - α * z)
         Λ_bar = (1 + (1 - α) * z) / (1 - α * z)
     return Λ_bar, scale.reshape((P,) + (1,) * (B.ndim - 1)) * B

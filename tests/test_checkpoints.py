@@ -55,6 +55,7 @@ def test_only_the_newest_is_kept_and_what_is_half_written_goes(keeper):
     half = folder / "7.orbax-checkpoint-tmp"
     (half / "arrays").mkdir(parents=True)
     again = Checkpoints(keeper.directory, {"seed": 1})
+    assert [p.name for p in folder.iterdir()] == ["5"]     # before it does anything
     assert again.restore(tree(0))[0]["nested"][1] == 5
     again.close()
 

@@ -100,6 +100,29 @@ def test_zoh_of_fast_modes_in_float32(compiled):
     assert np.max(np.abs(gain / (np.expm1(z) / wide) - 1)) <= 5e-7
 
 
+@pytest.mark.parametrize("dt", [1e-4, 1e-3, 1e-2, 0.1, 1])
+@pytest.mark.parametrize("modes", [
+    1j * np.geomspace(1e-6, 1, 500), -0.5 + 1j * np.geomspace(1, 1303, 500),
+    -np.geomspace(1e-3, 60, 500) + 0j], ids=["slow", "fast", "decaying"])
+def test_zoh_derivatives_in_float32(dt, modes):
+    """By Λ and by Δ, of modes that hardly move, turn by up to 1303 radians, or
+    are almost gone: relative, mode by mode."""
+    Λ = (modes if modes[-1].imag else modes / dt).astype(np.complex64)
+    Δ, wide = np.full(len(Λ), dt, np.float32), Λ.astype(np.clongdouble)
+    system = lambda Λ, Δ: discretize_diagonal(Λ, jnp.ones(len(Λ)), Δ)
+    (e, g), by_Λ = jax.jvp(lambda Λ: system(Λ, Δ), (Λ,), (np.ones_like(Λ),))
+    by_Δ = jax.jvp(lambda Δ: system(Λ, Δ), (Δ,), (np.ones_like(Δ),))[1]
+    step = Δ.astype(np.longdouble)
+    z = wide * step
+    exact_e, exact_g = np.exp(z), np.expm1(z) / wide
+    series = step**2 * (1 / 2 + z / 3 + z**2 / 8)          # |z|³/30 < 1e-10
+    slope = np.where(abs(z) < 1e-3, series, (step * exact_e - exact_g) / wide)
+    for found, exact in ((e, exact_e), (g, exact_g), (by_Λ[0], step * exact_e),
+                         (by_Λ[1], slope), (by_Δ[0], wide * exact_e),
+                         (by_Δ[1], exact_e)):
+        assert np.max(np.abs(np.asarray(found) - exact) / np.abs(exact)) <= 6 * EPS
+
+
 @pytest.mark.parametrize("method", DISCRETIZATIONS)
 @pytest.mark.parametrize("H", [None, 3])
 def test_diagonal_equals_dense(method, H):
