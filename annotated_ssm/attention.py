@@ -121,9 +121,9 @@ class Attention(_Heads):
         self.capacity = capacity
 
     def init_state(self, batch: int):
-        """Keys, values (batch, capacity, heads, d), count and time (batch,)."""
+        """Keys, values (batch, heads, capacity, d), count and time (batch,)."""
         need(not self.bidirectional, STREAM_ERROR.format("run as a stream"))
-        cache = jnp.zeros((batch, self.capacity, self.heads,
+        cache = jnp.zeros((batch, self.heads, self.capacity,
                            self.H // self.heads), jnp.float32)
         return (cache, cache, jnp.zeros(batch, jnp.int32),
                 jnp.zeros(batch, jnp.float32))
@@ -165,21 +165,28 @@ class Attention(_Heads):
         at = count[:, None] + jnp.arange(L)
         if mask is not None:
             at = jnp.where(mask, at, self.capacity)
-        row = jnp.arange(batch)[:, None]
-        put = lambda cache, x: jnp.asarray(cache).at[row, at].set(
-            x.astype(cache.dtype), mode="drop")
+        each = lambda z: jnp.repeat(z, self.heads, 0)      # (batch·heads, ...)
+        flat = lambda x: x.reshape(batch * self.heads, *x.shape[2:])
+        rows = lambda x: flat(jnp.swapaxes(x, 1, 2))
+        row, place = jnp.arange(batch * self.heads)[:, None], each(at)
+        put = lambda cache, x: flat(jnp.asarray(cache)).at[row, place].set(
+            rows(x).astype(cache.dtype), mode="drop")
         keys, values = put(keys, k), put(values, v)
-        if state is None:                    # the cache holds nothing else
-            allowed = jnp.tri(L, dtype=bool)[None, None]
+        if state is None or L == 0:          # the cache holds nothing else
+            past = jnp.tri(L, dtype=bool)[None, None]
+            y = nnx.dot_product_attention(q, k, v, mask=past) if L else v
         else:
-            last = count[:, None] + jnp.arange(L)
-            allowed = (jnp.arange(self.capacity) <= last[..., None])[:, None]
-            k, v = keys, values
-        y = nnx.dot_product_attention(q, k, v, mask=allowed) if L else v
+            last = each(count)[:, None] + jnp.arange(L)
+            seen = jnp.arange(self.capacity) <= last[..., None]
+            scores = jnp.einsum("nid,njd->nij", rows(q), keys) / q.shape[-1]**0.5
+            w = jax.nn.softmax(jnp.where(seen, scores, -jnp.inf))
+            y = jnp.einsum("nij,njd->nid", w, values)
+            y = jnp.swapaxes(y.reshape(batch, self.heads, L, -1), 1, 2)
         y = self._join(y, mask)
         if state is not None or L > self.capacity:
             y = self._check_room(y, 0 if state is None else count, new)
-        return y, (keys, values, count + new, t[:, -1] if L else time)
+        cache = (z.reshape(given[0].shape) for z in (keys, values))
+        return y, (*cache, count + new, t[:, -1] if L else time)
 
     def _check_room(self, y, count, new):
         """y; nan in a stream that ran over, if that can't be seen yet."""
