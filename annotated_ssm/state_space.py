@@ -378,7 +378,7 @@ def _remainder(x, y):
     lost = ((a * b - rounded) + a * last + rest * b) + rest * last
     return jnp.where(jnp.isfinite(lost), lost, 0)
 
-
+# %% ../nbs/01_state_space.ipynb #zohrem03
 @jax.custom_jvp
 def _zoh_diagonal(Λ, dt):
     """$e^{\\Lambda\\Delta}$ and $\\Delta\\varphi_1(\\Lambda\\Delta)$."""
