@@ -308,7 +308,7 @@ def test_an_eager_call_is_traced_once():
     traced = []
     for _ in range(2):       # an equal direction is the same function
         equal = s5._Direction(*vars(direction).values())
-        scan_in_chunks(equal, tuple(system[:3]), jnp.zeros((2, 4), jnp.complex64),
+        scan_in_chunks(equal, tuple(system[:3]), jnp.zeros((2, 8)),
                        part, 10, axis=-2)
         traced.append(len(calls))
     assert 0 < traced[0] == traced[1]
