@@ -153,6 +153,9 @@ EXPERIMENTS["spoken-digits-s5"] = spoken = Experiment(
         label_smoothing=0.05))
 EXPERIMENTS["spoken-digits-s4"] = replace(
     spoken, layer="S4", N=32, description="S4 on spoken digits, raw sound at 8 kHz")
+EXPERIMENTS["spoken-digits-s4-zoh"] = replace(
+    EXPERIMENTS["spoken-digits-s4"], method="zoh",
+    description="S4 on spoken digits, discretized by ZOH instead of bilinearly")
 for _layer in "S5", "S4":
     _official = EXPERIMENTS[f"spoken-digits-{_layer.lower()}"]
     EXPERIMENTS[f"spoken-digits-{_layer.lower()}-speaker"] = replace(

@@ -47,7 +47,7 @@ RUNS = {"digits": 3, "digits-identity": 1} | dict.fromkeys(_ABLATIONS, 1) | {
     f"pixels-digits-{layer}": 1 for layer in ("s5", "s4", "s4d", "dss")} | {
     "pendulum-s5": 3, "pendulum-s5-ignored": 3,
     "pendulum-s5-appended": 3, "pendulum-gru": 3, "spoken-digits-s5": 3,
-    "spoken-digits-s4": 3, "spoken-digits-s5-speaker": 1,
+    "spoken-digits-s4": 3, "spoken-digits-s4-zoh": 1, "spoken-digits-s5-speaker": 1,
     "spoken-digits-s4-speaker": 1, "mails-s5": 1, "mnist-small": 1,
     "mnist-permuted-small": 1}
 #: Experiment -> the name under which the package has its model.
@@ -67,6 +67,7 @@ _HALF_RATE = {
     "4 kHz, Δ as in training": {"rate": 1.0, "overrides": {"task.decimate": "plain"}}}
 EVALUATIONS = {
     "spoken-digits-s5": _HALF_RATE, "spoken-digits-s4": _HALF_RATE,
+    "spoken-digits-s4-zoh": _HALF_RATE,
     "pendulum-s5": {"intervals not told": {"overrides": {"task.times": "ignored"}}}}
 #: Of these, it is kept how unevenly the test's error lies on its examples.
 UNEVEN = ("pendulum-s5", "pendulum-s5-ignored", "pendulum-s5-appended", "pendulum-gru")
