@@ -51,6 +51,8 @@ EXPERIMENTS: dict[str, Experiment] = {
     name: _s5(name, *row) for name, row in _S5_ROWS.items()}
 _text = EXPERIMENTS["text-s5"]
 EXPERIMENTS["text-s5"] = replace(_text, training=replace(_text.training, warmup=0.0))
+for _name in "smnist-s5", "psmnist-s5":
+    EXPERIMENTS[_name] = replace(EXPERIMENTS[_name], bidirectional=False)
 EXPERIMENTS["pendulum-s5-paper"] = Experiment(
     "S5 on the pendulum, the paper's size", "pendulum",
     {"counts": (2_000, 1_000, 1_000)}, depth=4, H=30, P=16, blocks=8, dropout=0.0,
@@ -62,33 +64,31 @@ EXPERIMENTS["pendulum-s5-paper"] = Experiment(
 # %% ../nbs/18d_catalogue.ipynb #fa63fc25
 _S4_ROWS = {  # name: task, options, depth, H, norm, before, drop, rate, B, ...
     "listops-s4": ("listops", _LRA_LISTOPS,
-                   6, 128, "batch", False, 0.0, 1e-2, 100, 50, 0.01, 5),
-    "text-s4": ("text", {}, 4, 64, "batch", True, 0.0, 1e-3, 50, 20, 0.0, 5),
+                   6, 128, "batch", False, 0.0, 1e-2, 100, 50, 0.01),
+    "text-s4": ("text", {}, 4, 64, "batch", True, 0.0, 1e-3, 50, 20, 0.0),
     "retrieval-s4": ("retrieval", {},
-                     6, 256, "batch", True, 0.0, 2e-3, 64, 20, 0.0, 20),
+                     6, 256, "batch", True, 0.0, 2e-3, 64, 20, 0.0),
     "image-s4": ("cifar10", {"grey": True},
-                 6, 512, "layer", False, 0.2, 4e-3, 50, 200, 0.01, 20),
+                 6, 512, "layer", False, 0.2, 4e-3, 50, 200, 0.01),
     "pathfinder-s4": ("pathfinder", _PATHFINDER,
-                      6, 256, "batch", True, 0.1, 4e-3, 100, 200, 0.0, 10),
+                      6, 256, "batch", True, 0.1, 4e-3, 100, 200, 0.0),
     "pathx-s4": ("pathx", _PATHFINDER,
-                 6, 256, "batch", True, 0.0, 5e-4, 32, 100, 0.0, 20),
+                 6, 256, "batch", True, 0.0, 5e-4, 32, 100, 0.0),
     "scifar-s4": ("cifar10", {},
-                  6, 1024, "layer", False, 0.25, 1e-2, 50, 200, 0.01, 20),
+                  6, 1024, "layer", False, 0.25, 1e-2, 50, 200, 0.01),
     "speech-10-s4": ("speech_commands", {"words": 10},
-                     6, 128, "batch", True, 0.1, 1e-2, 20, 150, 0.0, 10),
+                     6, 128, "batch", True, 0.1, 1e-2, 20, 150, 0.0),
 }
 
 
-def _s4(name, task, options, depth, H, norm, before, drop, rate, B, epochs, decay,
-        patience):
+def _s4(name, task, options, depth, H, norm, before, drop, rate, B, epochs, decay):
     return Experiment(
         f"S4 on {task}, the paper's size", task, options, layer="S4", depth=depth,
         H=H, bidirectional=False, norm=norm, prenorm=before, dropout=drop,
         glu="linear", dt_min=1e-4 if task == "pathx" else 1e-3,
         training=TrainingConfig(
             learning_rate=rate, ssm_learning_rate=min(rate, 1e-3), batch_size=B,
-            epochs=epochs, weight_decay=decay, patience=patience,
-            warmup=1 / epochs))
+            epochs=epochs, weight_decay=decay, warmup=1 / epochs))
 
 
 EXPERIMENTS |= {name: _s4(name, *row) for name, row in _S4_ROWS.items()}
