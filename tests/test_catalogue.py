@@ -53,8 +53,9 @@ def test_rows_of_s4(name, depth, H, norm, before, drop, rate, batch, epochs, dec
     assert (e.norm, e.prenorm) == ({"BN": "batch", "LN": "layer"}[norm], before == "True")
     assert (e.dropout, t.learning_rate, t.weight_decay) == (
         float(drop), float(rate), float(decay))
-    assert (t.batch_size, t.epochs, t.patience) == (
-        int(batch), int(epochs), int(patience))
+    assert (t.batch_size, t.epochs) == (int(batch), int(epochs))
+    # Theirs says when the rate is lowered, and is no reason to stop.
+    assert int(patience) > 0 and t.patience == 0
     assert t.ssm_learning_rate == min(float(rate), 0.001)
 
 
