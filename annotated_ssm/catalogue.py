@@ -127,9 +127,11 @@ for _init in "lin", "inv":
         _short, init=_init, blocks=1,
         description=f"S5 on digits: {_init} initialization, continuous time")
 _starts = {"s5-random": dict(init="random", blocks=1), "s5-hippo": dict(blocks=1),
-           "s4-legs": dict(layer="S4", N=32), "s4-legt": dict(
-               layer="S4", N=32, init="legt"), "s4-fout": dict(
-               layer="S4", N=32, init="fout")}
+           "s4d-random": dict(layer="S4D", N=32, init="random"),
+           "s4-random": dict(layer="S4", N=32, init="random"),
+           "s4-legs": dict(layer="S4", N=32),
+           "s4-legt": dict(layer="S4", N=32, init="legt"),
+           "s4-fout": dict(layer="S4", N=32, init="fout")}
 for _start, _changes in _starts.items():
     for _name, _rate in ("frozen", 0.0), ("trained", 2e-3):
         EXPERIMENTS[f"ablation-{_start}-{_name}"] = replace(

@@ -47,8 +47,8 @@ def known(what: str, name: str, choices: Iterable[str]) -> str:
 #: layer -> the initializations that it knows, and the discretizations.
 LAYERS = {
     "S5": (s5.INITS, s5.METHODS),
-    "S4": (("legs", "legt", "lagt", "fout"), ("bilinear", "zoh")),
-    "S4D": (("legs", "lin", "inv", "real"), ("zoh", "bilinear")),
+    "S4": (("legs", "legt", "lagt", "fout", "random"), ("bilinear", "zoh")),
+    "S4D": (("legs", "lin", "inv", "real", "random"), ("zoh", "bilinear")),
     "DSS": (("legs", "lin", "inv"), ("zoh", "bilinear")),
     "LSSL": (("legs", "legt", "lagt"), ()),
     "GRU": ((), ()), "LSTM": ((), ()), "Attention": ((), ()),
