@@ -272,7 +272,7 @@ def targets(found, wanted, scale=1.0):
                      amount(have and have.mean, metric, scale),
                      NOT_MEASURED if have is None else "met" if met else "**missed**"))
         if have and not met:
-            notes.append(f"{label}, missed: {tried}")
+            notes.append(f"{label}, missed; tried: {tried}")
     return Table(("target", "wanted", "mean", "verdict"), tuple(rows), tuple(notes))
 
 # %% ../nbs/19bf_figures.ipynb #af5470f8

@@ -324,7 +324,7 @@ def main():
     for name in args.names:
         experiments.get(name)
     if args.nightly:
-        failed = [wrong for name in NIGHTLY
+        failed = [wrong for name in args.names or NIGHTLY
                   if (wrong := nightly(name, args.out, args.data)) is not None]
     else:
         todo = [(name, seed) for name in args.names or RUNS
