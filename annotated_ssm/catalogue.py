@@ -144,8 +144,9 @@ EXPERIMENTS["mnist-small"] = mnist = Experiment(
     bidirectional=False, augment="shift",
     training=TrainingConfig(epochs=10, weight_decay=0.01))
 EXPERIMENTS["mnist-permuted-small"] = replace(
-    mnist, options={"permutation": 0}, augment="none",
-    description="the same, in a fixed random order of pixels")
+    mnist, options={"permutation": 0}, augment="none", P=256, blocks=1, dt_min=5e-4,
+    dt_max=1e-2, depth=3, pools=(8, 1, 1), training=replace(mnist.training, epochs=12),
+    description="three causal S5 blocks on digits in a fixed random order of pixels")
 EXPERIMENTS["fashion-small"] = replace(
     mnist, task="fashion_mnist", description="the same model on 28×28 clothes")
 EXPERIMENTS["spoken-digits-s5"] = spoken = Experiment(
