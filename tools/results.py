@@ -47,7 +47,7 @@ RUNS = {"digits": 3, "digits-identity": 1} | dict.fromkeys(_ABLATIONS, 1) | {
     f"pixels-digits-{layer}": 1 for layer in ("s5", "s4", "s4d", "dss")} | {
     "pendulum-s5": 3, "pendulum-s5-ignored": 3,
     "pendulum-s5-appended": 3, "pendulum-gru": 3, "spoken-digits-s5": 3,
-    "spoken-digits-s4": 3, "spoken-digits-s4-zoh": 1, "spoken-digits-s5-speaker": 1,
+    "spoken-digits-s4": 3, "spoken-digits-s4-zoh": 3, "spoken-digits-s5-speaker": 1,
     "spoken-digits-s4-speaker": 1, "mails-s5": 1, "mnist-small": 1,
     "mnist-permuted-small": 1}
 #: Experiment -> the name under which the package has its model.
